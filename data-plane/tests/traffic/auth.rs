@@ -78,7 +78,8 @@ fn the_question_says_who_asks_for_what() {
         it.url += "?at=$host";
         it.method = "POST".into();
         it.response_headers = vec!["X-User".into(), "X-Groups".into(), "X-Empty".into()];
-        it.proxy_set_headers = vec![Header { name: "X-Own".into(), value: "to $request_method".into() }];
+        let own = |value: &str| Header { name: "X-Own".into(), value: value.into() };
+        it.proxy_set_headers = vec![own("to $request_method"), own("$arg_none"), own("too")];
         let within = |name: &str, header: &str, after: &str| ToldWithin {
             name: name.into(),
             header: header.into(),
@@ -109,13 +110,13 @@ fn the_question_says_who_asks_for_what() {
         ("x-sent-from", "nginx-ingress-controller"),
         ("x-real-ip", "127.0.0.1"),
         ("x-forwarded-for", "127.0.0.1"),
-        ("x-own", "to PUT"),
         ("authorization", "Bearer t"),
         ("cookie", "a=b"),
         ("connection", "close"),
     ] {
         assert_eq!(question.all(name), [value], "{name}");
     }
+    assert_eq!(question.all("x-own"), ["to PUT", "too"], "nginx sends each of several");
     for name in [
         "x-forwarded-proto",
         "x-forwarded-host",

@@ -178,7 +178,11 @@ fn a_location_changes_headers_after_all_others_and_adds_some_to_some_statuses() 
             header_changes: Some(HeaderChangeList { changes }),
             add_headers: list(vec![header("X-One", "1")]),
             proxy_set_headers: list(vec![header("X-Env", "fleet"), header("X-Kept", "fleet")]),
-            request_headers: list(vec![header("X-Env", "$arg_env"), header("Accept", "")]),
+            request_headers: list(vec![
+                header("X-Env", "$arg_env"),
+                header("X-Env", "$arg_none"),
+                header("Accept", ""),
+            ]),
             ..LocationPolicy::default()
         },
     );
@@ -195,7 +199,8 @@ fn a_location_changes_headers_after_all_others_and_adds_some_to_some_statuses() 
     let seen = origin.seen().remove(0);
     assert_eq!(
         (seen.all("x-env"), seen.all("x-kept"), seen.all("accept")),
-        (vec!["own"], vec!["fleet"], vec![])
+        (vec!["fleet", "own"], vec!["fleet"], vec![]),
+        "nginx sends each of several, and none that is empty"
     );
     assert_eq!(found.all("x-always"), seen.all("x-request-id"));
     let nobodys = client.ask("GET / HTTP/1.1\r\nHost: b.test\r\n\r\n");

@@ -57,6 +57,8 @@ pub(super) const CHANGES_ANSWERS: [&str; 4] =
 pub(super) struct Headers {
     pub(super) answers: Vec<HeaderChange>,
     pub(super) requests: Vec<Header>,
+    /// The client's, which are changed before; what is set instead of one takes its place.
+    changed: Vec<Header>,
     pub(super) hidden: Vec<String>,
     /// Variables with the value of a header of the authentication response.
     answered: BTreeMap<String, String>,
@@ -91,8 +93,9 @@ impl Headers {
         }
         let arguments = directive.arguments();
         self.bytes += arguments.iter().map(String::len).sum::<usize>();
-        let taken = self.answers.len() + self.requests.len() + self.hidden.len();
-        if taken + self.told.len() + self.told_within.len() >= MOST || self.bytes > MOST_BYTES {
+        let of_requests = self.requests.len() + self.changed.len();
+        let told = self.told.len() + self.told_within.len();
+        if self.answers.len() + of_requests + self.hidden.len() + told >= MOST || self.bytes > MOST_BYTES {
             return false;
         }
         match (directive.name(), place) {
@@ -171,8 +174,9 @@ impl Headers {
     }
 
     /// Applies it to the policies. Returns whether anything takes effect.
-    pub(super) fn put(self, place: SnippetContext, to: &mut Draft<'_>) -> bool {
-        let Self { answers, requests, hidden, told, told_within, .. } = self;
+    pub(super) fn put(mut self, place: SnippetContext, to: &mut Draft<'_>) -> bool {
+        let requests = self.take_requests();
+        let Self { answers, hidden, told, told_within, .. } = self;
         let tells = !(told.is_empty() && told_within.is_empty());
         let is_any = tells || !(answers.is_empty() && requests.is_empty() && hidden.is_empty());
         let changes = (!answers.is_empty()).then_some(HeaderChangeList { changes: answers });
@@ -304,9 +308,18 @@ impl Headers {
         !arguments.is_empty()
             && pairs.all(|pair| {
                 pair.is_some_and(|(name, value)| {
-                    hints::is_set_afterwards(name) || !ours(name) && self.request(name, value)
+                    hints::is_set_afterwards(name) || !ours(name) && self.change_of_client(name, value)
                 })
             })
+    }
+
+    fn change_of_client(&mut self, name: &str, value: &str) -> bool {
+        let is_fine = self.is_request(name, value);
+        if is_fine {
+            self.changed.retain(|it| !it.name.eq_ignore_ascii_case(name));
+            self.changed.push(Header { name: name.to_owned(), value: value.to_owned() });
+        }
+        is_fine
     }
 
     /// Whether it is text of one line whose variables all have a value. `knows`: whether one of the log has it already.
@@ -324,14 +337,27 @@ impl Headers {
     }
 
     fn request(&mut self, name: &str, value: &str) -> bool {
-        let is_fine = is_name(name)
-            && !frames(name)
-            && !name.eq_ignore_ascii_case("host")
-            && self.is_value(value, |_| false);
+        let is_fine = self.is_request(name, value);
         if is_fine {
             self.requests.push(Header { name: name.to_owned(), value: value.to_owned() });
         }
         is_fine
+    }
+
+    fn is_request(&self, name: &str, value: &str) -> bool {
+        is_name(name)
+            && !frames(name)
+            && !name.eq_ignore_ascii_case("host")
+            && self.is_value(value, |_| false)
+    }
+
+    /// The headers of requests: all that are set, and behind them those of the client that are changed.
+    pub(super) fn take_requests(&mut self) -> Vec<Header> {
+        let mut headers = std::mem::take(&mut self.requests);
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.retain(|it| !headers.iter().any(|set| set.name.eq_ignore_ascii_case(&it.name)));
+        headers.extend(changed);
+        headers
     }
 }
 
@@ -544,8 +570,8 @@ mod tests {
     #[test]
     fn headers_of_requests_are_set_or_are_what_they_are_anyway() {
         let requests = |text, place| -> Vec<(String, String)> {
-            let headers = taken(text, place).unwrap_or_else(|| panic!("{text}"));
-            headers.requests.into_iter().map(|it| (it.name, it.value)).collect()
+            let mut headers = taken(text, place).unwrap_or_else(|| panic!("{text}"));
+            headers.take_requests().into_iter().map(|it| (it.name, it.value)).collect()
         };
         let text = "proxy_set_header X-A $http_x_b; proxy_set_header Accept-Encoding ''; more_clear_input_headers X-C;";
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -561,6 +587,12 @@ mod tests {
             "each location has its own"
         );
         assert_eq!(requests("proxy_set_header X-A b;", SnippetContext::Auth), [pair("X-A", "b")]);
+        let each = "proxy_set_header X-A b; proxy_set_header x-a c;";
+        assert_eq!(requests(each, SnippetContext::Location), [pair("X-A", "b"), pair("x-a", "c")]);
+        // Of the client's header the last change counts, and none where another one is sent in its place.
+        let changed = "more_set_input_headers 'X-A: b' 'X-B: c'; proxy_set_header X-B d; \
+                       more_set_input_headers 'x-b: e'; more_clear_input_headers X-A;";
+        assert_eq!(requests(changed, SnippetContext::Location), [pair("X-B", "d"), pair("X-A", "")]);
         assert!(taken("add_header X-A b;", SnippetContext::Auth).is_none());
     }
 

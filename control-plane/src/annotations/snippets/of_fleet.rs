@@ -194,8 +194,9 @@ fn never(servers: BTreeSet<String>) -> (Severity, String) {
     (Severity::Unsupported, format!("{NEVER}{}", if servers.is_empty() { "" } else { &missing }))
 }
 
-fn defaults(headers: Headers, taken: Taken, place: SnippetContext) -> LocationPolicy {
-    let Headers { answers, requests, told, hidden, .. } = headers;
+fn defaults(mut headers: Headers, taken: Taken, place: SnippetContext) -> LocationPolicy {
+    let requests = headers.take_requests();
+    let Headers { answers, told, hidden, .. } = headers;
     let list = |headers: Vec<_>| (!headers.is_empty()).then_some(HeaderList { headers });
     let changes = (!answers.is_empty()).then_some(HeaderChangeList { changes: answers });
     match place {

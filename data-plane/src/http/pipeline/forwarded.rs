@@ -58,8 +58,12 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
     if let Some(tracing) = &location.policy.tracing {
         trace::tell(fields, tracing);
     }
-    for (name, value) in set {
-        fields.replace(name, value);
+    // Of several of one name nginx sends each.
+    for (name, _) in &set {
+        fields.remove(&name[..]);
+    }
+    for (name, value) in set.iter().filter(|(_, value)| !value.is_empty()) {
+        fields.append(name, value);
     }
     if let Some(connection) = forwarding.connection {
         exchange.head.connection = Some(connection.as_str());

@@ -50,10 +50,12 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> R
         fields.add(Known::XOriginalUri, head.target());
         fields.add(Known::XScheme, exchange.scheme());
     }
+    for (name, _) in &external.set_headers {
+        fields.remove(&**name);
+    }
     for (name, value) in &external.set_headers {
         let value = variables::filled(value, exchange, allowance, |_| &[])?;
-        fields.remove(&**name);
-        // nginx sends no header with an empty value.
+        // nginx sends no header with an empty value, and each of several of one name.
         if !value.is_empty() {
             fields.append(&**name, value);
         }
