@@ -3,7 +3,7 @@
 use super::{PREFIX, table};
 
 /// What people write instead of an annotation's name.
-const SYNONYMS: [(&str, &str); 26] = [
+const SYNONYMS: [(&str, &str); 24] = [
     ("allow-source-range", "allowlist-source-range"),
     ("auth-headers", "auth-response-headers"),
     ("basic-auth", "auth-type"),
@@ -18,14 +18,12 @@ const SYNONYMS: [(&str, &str); 26] = [
     ("ip-whitelist", "allowlist-source-range"),
     ("limit-burst", "limit-burst-multiplier"),
     ("max-body-size", "proxy-body-size"),
-    ("rate-limit", "limit-rps"),
     ("rate-limit-burst", "limit-burst-multiplier"),
     ("rate-limit-burst-multiplier", "limit-burst-multiplier"),
     ("rate-limit-connections", "limit-connections"),
     ("rate-limit-requests-per-minute", "limit-rpm"),
     ("rate-limit-requests-per-second", "limit-rps"),
     ("rate-limit-rps", "limit-rps"),
-    ("rate-limit-window", "limit-rpm"),
     ("redirect", "permanent-redirect"),
     ("rewrite", "rewrite-target"),
     ("sticky-session", "affinity"),
@@ -109,6 +107,13 @@ pub(super) fn hint(name: &str) -> Option<String> {
             "set the class in spec.ingressClassName, or in the annotation kubernetes.io/ingress.class".into(),
         );
     }
+    // Both are invented together: `rate-limit: 100` and `rate-limit-window: 1m`.
+    if plain == "rate-limit" {
+        return Some("did you mean limit-rpm, for requests in a minute, or limit-rps, in a second?".into());
+    }
+    if plain == "rate-limit-window" {
+        return Some("limit-rpm counts requests in a minute, limit-rps in a second".into());
+    }
     if plain.contains("websocket") || plain == "upgrade" {
         return Some("WebSocket needs no annotation".into());
     }
@@ -146,14 +151,19 @@ pub(super) fn foreign(key: &str) -> Option<String> {
         let places = "spec.ingressClassName or the annotation kubernetes.io/ingress.class";
         return Some(format!("has no effect: the class is set in {places}"));
     }
-    let (prefix, name) = key.split_once('/')?;
     let ours = PREFIX.trim_end_matches('/');
+    // `nginx.ingress.kubernetes.io-auth-secret`.
+    let is_cut = key.strip_prefix(ours).is_some_and(|name| name.starts_with(['-', '.', '_']));
+    if is_cut && !key.contains('/') {
+        return Some(format!("has no effect: annotations begin with {PREFIX}"));
+    }
+    let (prefix, name) = key.split_once('/')?;
     if prefix.len() > LONGEST || prefix == ours {
         return None;
     }
     let is_known = table::find(name).is_some();
     let is_other = matches!(prefix, "nginx.org" | "nginx.com");
-    let is_old = prefix == "ingress.kubernetes.io" && is_known;
+    let is_old = ["ingress.kubernetes.io", "nginx.kubernetes.io"].contains(&prefix) && is_known;
     let is_near = distance(&prefix.to_ascii_lowercase(), ours) <= 3;
     let reason = if is_other {
         format!(
@@ -197,7 +207,6 @@ mod tests {
             ("body-size", "proxy-body-size"),
             ("send-timeout", "proxy-send-timeout"),
             ("denylist", "denylist-source-range"),
-            ("rate-limit", "limit-rps"),
             ("rate-limit-burst", "limit-burst-multiplier"),
             ("rate-limit-connections", "limit-connections"),
             ("limit-burst", "limit-burst-multiplier"),
@@ -235,6 +244,19 @@ mod tests {
         assert_eq!(foreign("kubernetes.io/ingress.class"), None);
         assert_eq!(hint("client-max-body-size").as_deref(), Some("did you mean proxy-body-size?"));
         assert_eq!(hint("frobnicate"), None);
+        for name in ["rate-limit", "rate-limit-window"] {
+            let hint = hint(name).unwrap();
+            assert!(hint.contains("limit-rpm") && hint.contains("limit-rps"), "{hint}");
+        }
+        for key in ["nginx.ingress.kubernetes.io-auth-secret", "nginx.kubernetes.io/proxy-body-size"] {
+            assert_eq!(
+                foreign(key).unwrap(),
+                format!("has no effect: annotations begin with {PREFIX}"),
+                "{key}"
+            );
+        }
+        assert_eq!(foreign("nginx.kubernetes.io/other"), None);
+        assert_eq!(foreign("nginx.ingress.kubernetes.iox"), None);
         assert!(KEYS.is_sorted() && CLASSES.is_sorted());
         for key in KEYS {
             assert!(table::find(key).is_none(), "{key} is an annotation, too");

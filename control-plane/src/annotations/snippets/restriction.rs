@@ -142,12 +142,20 @@ pub(super) fn restricts(snippet: &Snippet) -> Option<String> {
     let mut others = inner.filter(|it| !is_left_out(it) && !ANSWERS.contains(&it.name()));
     // Where a block has a backend of its own, that is what is not read, and not what it says to it.
     let backend = others.clone().find(|it| it.name().ends_with("_pass"));
+    let instead = match &backend {
+        Some(it) if it.name() == "proxy_pass" && first.name() == "location" => INSTEAD,
+        _ => "",
+    };
     let what = match backend.or_else(|| others.next()) {
         Some(inner) => format!("{} in {}", shown(&variables::named(inner)), shown(first.name())),
         None => shown(&variables::named(first)),
     };
-    Some(format!("{what} could keep clients out or send them elsewhere"))
+    Some(format!("{what} could keep clients out or send them elsewhere{instead}"))
 }
+
+/// What has the same effect as a block with a backend.
+const INSTEAD: &str =
+    " (an Ingress can say that: a path with its Service, of type ExternalName for another host)";
 
 /// Directives that are parsed inside of blocks.
 const ANSWERS: [&str; 4] = ["allow", "deny", "internal", "return"];
@@ -264,7 +272,17 @@ mod tests {
         let why = restriction(
             "location /a { rewrite ^/a /b break; proxy_set_header Host b; proxy_pass http://b; }",
         );
-        assert!(why.unwrap().starts_with("\"proxy_pass\" in \"location\""));
+        let why = why.unwrap();
+        assert!(why.starts_with("\"proxy_pass\" in \"location\"") && why.ends_with(INSTEAD), "{why}");
+    }
+
+    #[test]
+    fn lua_is_named_and_not_read() {
+        let lua = "access_by_lua_block {\n local a = { b = 1 }\n if a then f({ g = '}' }) end\n}";
+        let why = restriction(&format!("{lua} add_header X-A b;")).unwrap();
+        assert!(why.starts_with("\"access_by_lua_block\" could"), "{why}");
+        let why = restriction(&format!("location /a {{ {lua} }}")).unwrap();
+        assert!(why.starts_with("\"access_by_lua_block\" in \"location\""), "{why}");
     }
 
     #[test]

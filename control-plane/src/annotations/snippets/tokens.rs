@@ -2,6 +2,8 @@
 //!
 //! **Invariant:** what nginx would take for a directive is never hidden: in quotes, behind a comment or an escape.
 
+mod lua;
+
 /// A directive, at any block level.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Directive {
@@ -64,8 +66,7 @@ pub(super) fn switch(word: &str) -> Option<bool> {
 /// # Errors
 /// Where quotes, blocks or directives are not closed.
 ///
-/// Blocks of Lua are another language: the directive is returned, and the text in its block is parsed as directives as
-/// well.
+/// Blocks of Lua are another language: the directive is returned, and what is in its block is not.
 pub(super) fn directives(text: &str) -> Result<Vec<Directive>, String> {
     let mut rest = text.chars().peekable();
     read(&mut rest).map_err(|why| {
@@ -92,7 +93,10 @@ fn read(chars: &mut Chars<'_>) -> Result<Vec<Directive>, &'static str> {
                     return Err("expected a directive before {");
                 }
                 found.push(Directive { words: std::mem::take(&mut words), is_block: true, depth });
-                depth += 1;
+                match found.last().is_some_and(|it| it.name().ends_with("_by_lua_block")) {
+                    true => lua::skip(chars).ok_or("expected a closing } behind Lua")?,
+                    false => depth += 1,
+                }
             }
             '}' => {
                 if !words.is_empty() {
