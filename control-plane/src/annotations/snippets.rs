@@ -12,6 +12,7 @@ mod definitions;
 mod expires;
 mod headers;
 mod hints;
+mod internal;
 pub(crate) mod limits;
 mod lists;
 pub(crate) mod of_fleet;
@@ -211,8 +212,11 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut taken = Taken::default();
     let (mut lists, mut tls, mut cookies, mut limits, mut addresses) = (None, None, None, None, None);
     let (mut pages, mut substitutions) = (None, None);
-    let mut told = Vec::new();
+    let (mut told, mut closed) = (Vec::new(), Vec::new());
     let rest = snippet.map(|mut directives| {
+        if place == SnippetContext::Server {
+            closed = internal::close(&mut directives, &all_of(to, "configuration-snippet"));
+        }
         if place == SnippetContext::Location && speaks(to, &["GRPC", "GRPCS"]) {
             directives = of_grpc(directives);
         }
@@ -255,7 +259,8 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         to.fault(Severity::Warning, hint);
     }
     for path in &taken.empty {
-        to.fault(Severity::Warning, unanswered(path));
+        let what = if closed.contains(path) { not_led_to(path) } else { unanswered(path) };
+        to.fault(Severity::Warning, what);
     }
     let needs_snippets = taken.needs_snippets();
     match place {
@@ -296,6 +301,14 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
 /// What to say of a block in which nothing answers.
 fn unanswered(path: &str) -> String {
     format!("location {}: nothing in it answers, so its requests get 404", shown(path))
+}
+
+/// What to say of a block that only a backend could send requests to.
+fn not_led_to(path: &str) -> String {
+    format!(
+        "location {}: only an X-Accel-Redirect of a backend leads there, which is not followed; its requests get 404",
+        shown(path)
+    )
 }
 
 /// The directives that have no effect and whose absence is visible, in words.

@@ -1,0 +1,57 @@
+//! Blocks of a server that only nginx itself leads to: `internal`. A client's own request for one is answered 404.
+
+use super::shortcuts::nodes;
+use super::tokens::Directive;
+
+/// Directives by which a request may get there.
+const LEAD: [&str; 6] = ["auth_request", "error_page", "mirror", "post_action", "rewrite", "try_files"];
+
+/// Takes the backends out of such blocks, unless something of these snippets leads to some location. Returns their paths.
+/// What is left is a backend's `X-Accel-Redirect`, which is followed to no location here.
+pub(super) fn close(directives: &mut Vec<Directive>, others: &[Directive]) -> Vec<String> {
+    let leads = |it: &Directive| LEAD.contains(&it.name());
+    if directives.iter().chain(others).any(leads) {
+        return Vec::new();
+    }
+    let (mut rest, mut closed) = (Vec::new(), Vec::new());
+    for node in nodes(directives) {
+        rest.push(node.directive.clone());
+        let own = || node.inner.iter().filter(|it| it.depth == 1);
+        let is_internal = own().any(|it| it.name() == "internal" && !it.is_block);
+        let has_backend = node.inner.iter().any(|it| it.name().ends_with("_pass"));
+        if node.directive.name() == "location" && is_internal && has_backend {
+            closed.push(node.directive.arguments().join(" "));
+            rest.extend(own().filter(|it| it.name() == "internal").cloned());
+        } else {
+            rest.extend_from_slice(node.inner);
+        }
+    }
+    *directives = rest;
+    closed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::annotations::snippets::tokens;
+
+    #[test]
+    fn a_block_that_nothing_leads_to_has_no_backend() {
+        let asked = "location = /check { internal; proxy_pass http://a/b; proxy_set_header X-A b; }";
+        let read = |text: &str| tokens::directives(text).unwrap();
+        for (text, others, closed, left) in [
+            (asked, "", vec!["= /check"], "location = /check { internal; }"),
+            (asked, "auth_request /check;", vec![], asked),
+            (asked, "if ($arg_a) { rewrite ^ /check last; }", vec![], asked),
+            ("location /a { proxy_pass http://a; }", "", vec![], "location /a { proxy_pass http://a; }"),
+            ("location /a { internal; alias /b; }", "", vec![], "location /a { internal; alias /b; }"),
+        ] {
+            let mut directives = read(text);
+            assert_eq!(
+                (close(&mut directives, &read(others)), &directives),
+                (closed.iter().map(|it: &&str| (*it).to_owned()).collect(), &read(left)),
+                "{text} {others}"
+            );
+        }
+    }
+}
