@@ -10,6 +10,7 @@ mod branches;
 mod cookies;
 mod definitions;
 mod expires;
+mod framing;
 mod headers;
 mod hints;
 mod internal;
@@ -211,7 +212,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut headers = Headers::default();
     let mut taken = Taken::default();
     let (mut lists, mut tls, mut cookies, mut limits, mut addresses) = (None, None, None, None, None);
-    let (mut pages, mut substitutions) = (None, None);
+    let (mut pages, mut substitutions, mut chunks) = (None, None, None);
     let (mut told, mut closed) = (Vec::new(), Vec::new());
     let rest = snippet.map(|mut directives| {
         if place == SnippetContext::Server {
@@ -226,6 +227,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         rest.retain(|it| !headers.take(it, place));
         if place == SnippetContext::Location {
             rest.retain(|it| !is_idle(it, to));
+            chunks = framing::take(&mut rest);
         }
         let (server, location) = whole(to);
         if !caches(server.iter().chain(&location)) {
@@ -269,7 +271,8 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         SnippetContext::Auth => to.auth_answers = taken.put(),
     }
     let has_headers = headers.put(place, to);
-    let changes_answers = cookies.is_some() || pages.is_some() || substitutions.is_some();
+    let chunks = chunks.filter(|chunks| !chunks);
+    let changes_answers = cookies.is_some() || pages.is_some() || substitutions.is_some() || chunks.is_some();
     if has_headers || needs_snippets || changes_answers || tls.is_some() || addresses.is_some() {
         to.needs_snippets();
     }
@@ -283,6 +286,9 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     put(substitutions, place, to, |it| &mut it.substitutions, |it| &mut it.substitutions);
     put(pages, place, to, |it| &mut it.error_answers, |it| &mut it.error_answers);
     put(addresses, place, to, |it| &mut it.real_ip, |it| &mut it.own_real_ip);
+    if chunks.is_some() {
+        to.location.chunked_transfer_encoding = chunks;
+    }
     match (limits, place) {
         (None, _) => {}
         (limits, SnippetContext::Server) => to.of_hosts.get_or_insert_default().limits = limits,

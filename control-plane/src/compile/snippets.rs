@@ -18,6 +18,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
         policy.own_real_ip = None;
         policy.error_answers = None;
         policy.substitutions = None;
+        policy.chunked_transfer_encoding = None;
         policy.shortcuts = policy.shortcuts.and_then(answers);
         policy.backend_tls = policy.backend_tls.filter(|_| claim.has_secret_for_tls());
         if let Some(external) = &mut policy.external_auth {

@@ -133,6 +133,8 @@ pub struct Policy {
     pub tracing: Option<Tracing>,
     /// Response compression; complete only in the fleet's policy, the others only say whether it is used.
     pub compression: Option<Box<Compression>>,
+    /// Whether responses of unknown length end with the client's connection.
+    pub is_unchunked: bool,
     /// Response headers.
     pub response_headers: ResponseHeaders,
     /// Rewriting of redirects and cookies in responses.
@@ -192,6 +194,7 @@ impl Policy {
             forwarding: Forwarding::compile(configured)?,
             tracing: Tracing::compile(configured),
             compression: Compression::compile(configured)?,
+            is_unchunked: configured.chunked_transfer_encoding == Some(false),
             response_headers: ResponseHeaders::compile(configured)?,
             response_rewrite: ResponseRewrite::compile(configured)?,
             substitutions: Substitutions::compile(configured)?,

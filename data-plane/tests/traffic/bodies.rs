@@ -4,7 +4,8 @@ use std::time::Duration;
 use data_plane::local::{Budgets, Limits, Spill};
 use data_plane::metrics::Kind;
 use data_plane::table::{Sizes, Timeouts};
-use shared::resource::PathType;
+use shared::policy::LocationPolicy;
+use shared::resource::{PathType, Resource, Route};
 
 use super::harness::*;
 
@@ -113,6 +114,40 @@ fn an_answer_arrives_whole_however_it_is_framed() {
             assert_eq!(response.all("transfer-encoding"), [""; 0]);
             assert_eq!(response.body.len(), size, "{framing} {size} to HTTP/1.0");
             assert!(old.ended());
+        }
+    }
+}
+
+#[test]
+fn an_answer_without_chunks_ends_with_the_connection_where_its_length_is_not_known() {
+    for (framing, target) in [("length", "/"), ("chunked", "/"), ("close", "/"), ("chunked", "/usual")] {
+        let origin = sized(70_000, framing);
+        let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+        let policy = LocationPolicy { chunked_transfer_encoding: Some(false), ..LocationPolicy::default() };
+        let route = |path: &str, policy| {
+            Resource::Route(Route {
+                paths: vec![to(path, PathType::Prefix, "echo")],
+                policy,
+                ..Route::default()
+            })
+        };
+        proxy.config(vec![
+            ("ingress/ns/web/a.test", route("/", policy)),
+            ("ingress/ns/usual/a.test", route("/usual", LocationPolicy::default())),
+        ]);
+        let mut client = Client::new(proxy.http);
+        let head = client.ask(&format!("HEAD {target} HTTP/1.1\r\nHost: a.test\r\n\r\n"));
+        assert_eq!(head.all("connection"), [""; 0], "nothing follows");
+        let answer = client.get(target);
+        assert_eq!(answer.body.len(), 70_000, "{framing}");
+        let chunks = answer.all("transfer-encoding");
+        match (framing, target) {
+            ("length", _) => assert_eq!((chunks.len(), answer.all("content-length").len()), (0, 1)),
+            (_, "/usual") => assert_eq!(chunks, ["chunked"]),
+            _ => {
+                assert_eq!((chunks.len(), answer.all("connection")), (0, vec!["close"]), "{framing}");
+                assert!(client.ended());
+            }
         }
     }
 }

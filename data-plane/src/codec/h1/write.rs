@@ -83,7 +83,9 @@ pub(crate) fn write_response(
     let bodiless = matches!(head.status, 100..=199 | 204 | 304);
     let framing = match head.framing {
         _ if bodiless => Framing::None,
-        Framing::Chunked | Framing::UntilClose if client.version == Version::Http10 => Framing::UntilClose,
+        Framing::Chunked | Framing::UntilClose if head.unchunked || client.version == Version::Http10 => {
+            Framing::UntilClose
+        }
         Framing::UntilClose => Framing::Chunked,
         // Without a length an HTTP/1.1 client would wait for the end of the connection.
         Framing::None if !client.to_head => Framing::Length(0),

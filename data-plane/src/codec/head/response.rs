@@ -18,6 +18,8 @@ pub(crate) struct ResponseHead {
     pub(crate) framing: Framing,
     /// The length that a response without a body declares: to HEAD, or 304. For a 204, that of a backend is not kept.
     pub(crate) declared_length: Option<u64>,
+    /// Whether a body of unknown length ends with the client's connection, whatever its version of HTTP.
+    pub(crate) unchunked: bool,
     /// All fields that may be passed on.
     pub(crate) fields: Fields,
     /// Whether the backend's connection can be reused after the end of the body.
@@ -42,6 +44,7 @@ impl Default for ResponseHead {
             status: 0,
             framing: Framing::None,
             declared_length: None,
+            unchunked: false,
             fields: Fields::default(),
             keep_alive: false,
             upgrade: None,
@@ -57,6 +60,7 @@ impl ResponseHead {
             status,
             framing: Framing::None,
             declared_length: None,
+            unchunked: false,
             fields: Fields::default(),
             keep_alive: true,
             upgrade: None,

@@ -56,6 +56,7 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
             finish(&server.local, &location.policy.response_headers, &mut reply);
             response_rewrite::apply(exchange, location, &mut reply);
             affinity::say(exchange, &mut reply);
+            reply.head.unchunked = location.policy.is_unchunked;
             put(exchange, &location.policy.response_headers, &mut reply);
         }
         None => server.with_table(|table| {
