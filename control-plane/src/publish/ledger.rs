@@ -25,10 +25,10 @@ const PAUSE_MOST: Duration = Duration::from_secs(10);
 /// Longest retry interval of an Ingress that keeps failing: the server may be the cause.
 const FAILED_MOST: Duration = Duration::from_secs(60);
 /// How long an Ingress that may not be written is skipped; the same for a namespace.
-const SHUT: Duration = Duration::from_secs(600);
-/// Consecutive forbidden writes after which a whole namespace is skipped. A single one may come from an admission
-/// webhook.
-const FORBIDDEN: u32 = 3;
+const SHUT: Duration = Duration::from_secs(60);
+/// Ingresses that may not be written, and none that may, after which a whole namespace is skipped. A single one may
+/// be refused by an admission webhook, however often it is tried.
+const FORBIDDEN: usize = 3;
 /// Delay before an Ingress is written again that something else changed; doubled each time.
 const AGAIN: Duration = Duration::from_secs(10);
 /// Limit of that delay.
@@ -110,10 +110,10 @@ impl Aside {
 }
 
 /// A namespace in which some writes were forbidden.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Shut {
-    /// Forbidden writes since one succeeded.
-    count: u32,
+    /// The first that may not be written since one could be.
+    those: BTreeSet<ObjectName>,
     until: Instant,
 }
 
@@ -254,9 +254,11 @@ impl Ledger {
             Outcome::Overtaken | Outcome::Refused => {}
             Outcome::Forbidden => {
                 let shut = self.shut.entry(Arc::clone(&write.name.namespace));
-                let shut = shut.or_insert(Shut { count: 0, until: now });
-                shut.count = shut.count.saturating_add(1);
-                shut.until = if shut.count >= FORBIDDEN { now + SHUT } else { now };
+                let shut = shut.or_insert(Shut { those: BTreeSet::new(), until: now });
+                if shut.those.len() < FORBIDDEN {
+                    shut.those.insert(write.name.clone());
+                }
+                shut.until = if shut.those.len() >= FORBIDDEN { now + SHUT } else { now };
             }
             Outcome::Failed => self.paused = Some(now + grown(PAUSE, self.failed, PAUSE_MOST)),
         }

@@ -208,7 +208,7 @@ async fn no_pod_that_is_ready_is_no_news_of_where_ingresses_are() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_the_server_never_takes_keeps_no_other_waiting() {
-    for (code, tries) in [(422, 6..9), (409, 6..9), (403, 2..3), (500, 12..17)] {
+    for (code, tries) in [(422, 6..9), (409, 6..9), (403, 11..14), (500, 12..17)] {
         let server = Fake::new(move |asked| match &asked.method {
             &Method::GET => service("192.0.2.1"),
             _ if asked.path.contains("/bad/") => status(code),

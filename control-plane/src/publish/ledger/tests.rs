@@ -138,7 +138,7 @@ fn one_that_cannot_be_written_keeps_no_other_waiting() {
         (Outcome::Failed, [0, 10, 30, 70].as_slice()),
         (Outcome::Refused, &[0, 10, 30, 70]),
         (Outcome::Overtaken, &[0, 10, 30, 70]),
-        (Outcome::Forbidden, &[0]),
+        (Outcome::Forbidden, &[0, 60]),
     ] {
         let tried = tried(&names, &["a", "b"], &says, 100);
         for name in good {
@@ -151,6 +151,18 @@ fn one_that_cannot_be_written_keeps_no_other_waiting() {
         let is_near = a.iter().zip(expected).all(|(at, expected)| (*expected..=expected + 4).contains(at));
         assert!(is_near, "{says:?}: {a:?}");
     }
+    // Even if nothing else is written meanwhile, one that comes late is, whatever else may not be.
+    let mut alone = ledger(&["a", "late"], &["a", "late"]);
+    alone.hear(name("late"), None);
+    alone.want(Some(addresses(&["192.0.2.1"])));
+    let mut now = Instant::now();
+    for _ in 0..5 {
+        let Next::Write(write) = alone.next(now) else { panic!("a is tried each minute") };
+        alone.done(write, Outcome::Forbidden, now);
+        now += SHUT;
+    }
+    alone.hear(name("late"), status("1", &[]));
+    assert_eq!(writes(&mut alone, now), ["late", "a"]);
     let ever = tried(&names, &["a", "b"], &Outcome::Failed, 3_600);
     assert!((50..70).contains(&named(&ever, "a").len()), "once a minute");
     let ever = tried(&names, &["a", "b"], &Outcome::Refused, 36_000);
