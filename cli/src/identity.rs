@@ -270,6 +270,17 @@ mod tests {
     }
 
     #[test]
+    fn who_was_logged_in_is_told_when_that_is_over() {
+        let (dir, me) = (tempfile::tempdir().unwrap(), Somebody::made_up());
+        me.write_for_login(dir.path()).unwrap();
+        let until = me.until().unwrap();
+        let just_before = until - std::time::Duration::from_secs(1);
+        assert!(Somebody::read(dir.path(), just_before).is_ok());
+        let over = Somebody::read(dir.path(), until).unwrap_err();
+        assert!(matches!(&over, NobodyError::Over(_)), "{over}");
+    }
+
+    #[test]
     fn each_control_plane_has_a_folder_of_its_own() {
         let named = folder(Some(Path::new("here")), "https://a:1").unwrap();
         assert_eq!(named, Path::new("here"));

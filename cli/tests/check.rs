@@ -57,6 +57,22 @@ fn objects_of_a_cluster_are_checked_from_standard_input() {
     );
 }
 
+/// As with `firth check ... | head`: that nobody reads on says nothing of the objects.
+#[test]
+fn who_stops_reading_is_not_told_of_an_error() {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_firth"))
+        .args(["check", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(process.stdout.take());
+    process.stdin.take().unwrap().write_all(list(&json!({})).as_bytes()).unwrap();
+    let output = process.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]), "{output:?}");
+}
+
 /// Secrets are rarely in the same folder.
 #[test]
 fn a_secret_that_is_not_among_the_manifests_is_a_warning_that_names_it() {

@@ -105,6 +105,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_value_is_shown_short_and_told_from_none() {
+        let shown = |text: &str| value(Some(&text.to_owned()));
+        assert_eq!((value(None).as_str(), shown("").as_str(), shown("x").as_str()), ("", "\"\"", "x"));
+        let long = "\u{e4}".repeat(VALUE);
+        assert_eq!((shown(&long), shown(&(long.clone() + "b"))), (long.clone(), format!("{long}...")));
+    }
+
+    #[test]
     fn a_change_is_a_line_with_host_path_and_both_values() {
         let place = |path: &str| inspect::Place { host: "a.test".to_owned(), path: path.to_owned() };
         let route = inspect::Change {

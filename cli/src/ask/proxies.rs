@@ -213,6 +213,23 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("and 299 more"), "{text}");
+        assert_eq!(text.matches(" refuses ").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn each_state_is_a_word() {
+        let span = |nanos| Some(prost_types::Duration { seconds: 0, nanos });
+        let late = |nanos| inspect::Proxy { in_sync: false, live_behind: 1, behind: span(nanos), ..proxy() };
+        for (proxy, expected) in [
+            (proxy(), "in sync"),
+            (inspect::Proxy { in_sync: false, ..proxy() }, "catching up"),
+            (inspect::Proxy { in_sync: false, acked: String::new(), ..proxy() }, "starting"),
+            (late(999_000_000), "1 behind"),
+            (inspect::Proxy { silent: span(0), ..late(0) }, "SILENT for 0 s"),
+            (inspect::Proxy { lost: true, ..proxy() }, "UNKNOWN: its control plane does not answer"),
+        ] {
+            assert_eq!(state(&shown(vec![proxy])[0]), expected);
+        }
     }
 
     #[test]

@@ -95,8 +95,8 @@ async fn wait(args: &StatusArgs) -> anyhow::Result<inspect::StatusResponse> {
             Ok(Err(error)) => {
                 heard.say(format!("{error:#}"));
                 failed = Some(error);
-                if Instant::now() + AGAIN < until {
-                    sleep_until(Instant::now() + AGAIN).await;
+                if let Some(at) = again(Instant::now(), until) {
+                    sleep_until(at).await;
                     continue;
                 }
             }
@@ -104,6 +104,11 @@ async fn wait(args: &StatusArgs) -> anyhow::Result<inspect::StatusResponse> {
         }
         return heard.end(args, failed);
     }
+}
+
+/// When to ask again; `None`: no time is left for that.
+fn again(now: Instant, until: Instant) -> Option<Instant> {
+    Some(now + AGAIN).filter(|at| *at < until)
 }
 
 /// Whether to ask again. A missing identity is waited for: a `firth up` that has just begun is about to write it.
@@ -119,33 +124,50 @@ async fn follow(args: &StatusArgs, heard: &mut Heard) -> anyhow::Result<inspect:
     let mut answers = given(&args.ask, asked)?.into_inner();
     while let Some(answer) = given(&args.ask, answers.message().await)? {
         let status = answer.status.unwrap_or_default();
-        if is_uncounted(&status, args.resource_version.as_deref()) {
-            return Ok(status);
+        if let Some(settled) = heard.take(status, args.resource_version.as_deref()) {
+            return Ok(settled);
         }
-        if status.state.is_empty() {
-            // The object does not exist now, whatever was received before.
-            heard.last = Some(None);
-            let why: Vec<_> = status.problems.iter().map(|problem| printable(&problem.reason)).collect();
-            heard.why = why.join("; ");
-            let why = if heard.why.is_empty() { "not there yet" } else { &heard.why };
-            heard.say(format!("{}: {why}", status.object));
-            continue;
-        }
-        heard.say(View::of(status.clone(), args.resource_version.as_deref()).line());
-        if is_settled(&status, args.resource_version.as_deref()) {
-            return Ok(status);
-        }
-        heard.last = Some(Some(status));
     }
     Err(AskError::Ended { server: args.ask.server.clone() }.into())
 }
 
 impl Heard {
-    fn say(&mut self, line: String) {
-        if self.last_line != line {
-            output::progress(&line);
-            self.last_line = line;
+    /// Takes in a response, and returns it if it settles the question.
+    fn take(
+        &mut self,
+        status: inspect::StatusResponse,
+        wanted: Option<&str>,
+    ) -> Option<inspect::StatusResponse> {
+        if is_uncounted(&status, wanted) {
+            return Some(status);
         }
+        if status.state.is_empty() {
+            // The object does not exist now, whatever was received before.
+            self.last = Some(None);
+            let why: Vec<_> = status.problems.iter().map(|problem| printable(&problem.reason)).collect();
+            self.why = why.join("; ");
+            let why = if self.why.is_empty() { "not there yet" } else { &self.why };
+            self.say(format!("{}: {why}", status.object));
+            return None;
+        }
+        self.say(View::of(status.clone(), wanted).line());
+        if is_settled(&status, wanted) {
+            return Some(status);
+        }
+        self.last = Some(Some(status));
+        None
+    }
+
+    fn say(&mut self, line: String) {
+        if self.is_news(&line) {
+            output::progress(&line);
+        }
+    }
+
+    fn is_news(&mut self, line: &str) -> bool {
+        let is_news = self.last_line != line;
+        line.clone_into(&mut self.last_line);
+        is_news
     }
 
     /// The timeout has passed. Without any response, it is unknown whether the object exists.
@@ -247,9 +269,13 @@ mod tests {
 
     #[test]
     fn an_older_version_is_not_the_one_that_is_meant() {
-        for (seen, wanted, expected) in
-            [("9", "10", Outcome::NotYet), ("10", "10", Outcome::All), ("11", "10", Outcome::All)]
-        {
+        for (seen, wanted, expected) in [
+            ("9", "10", Outcome::NotYet),
+            ("10", "10", Outcome::All),
+            ("11", "10", Outcome::All),
+            ("x-1", "x-1", Outcome::All),
+            ("x-1", "x-2", Outcome::NotYet),
+        ] {
             assert_eq!(outcome(&status("programmed", seen), Some(wanted)), expected, "{seen}");
         }
         assert_eq!(
@@ -262,6 +288,30 @@ mod tests {
             Outcome::NotYet,
             "a folder counts nothing"
         );
+    }
+
+    #[test]
+    fn what_was_heard_last_counts_and_is_said_once() {
+        let mut heard = Heard::default();
+        assert_eq!(heard.take(status("behind", "7"), None), None);
+        assert_eq!(heard.last, Some(Some(status("behind", "7"))));
+        assert_eq!(heard.take(status("programmed", "7"), Some("8")), None, "an older version");
+        let problem = inspect::Problem { reason: "names class x".to_owned(), ..Default::default() };
+        let gone = inspect::StatusResponse { problems: vec![problem], ..status("", "") };
+        assert_eq!(heard.take(gone, None), None);
+        assert_eq!((&heard.last, heard.why.as_str()), (&Some(None), "names class x"));
+        assert_eq!(heard.take(status("programmed", "8"), Some("8")), Some(status("programmed", "8")));
+        let uncounted = inspect::StatusResponse { uncounted: true, ..status("programmed", "") };
+        assert_eq!(heard.take(uncounted.clone(), Some("8")), Some(uncounted));
+        assert_eq!(["a", "a", "b", "a"].map(|line| heard.is_news(line)), [true, false, true, true]);
+    }
+
+    #[test]
+    fn nobody_is_asked_again_who_would_answer_too_late() {
+        let now = Instant::now();
+        assert_eq!(again(now, now + AGAIN * 2), Some(now + AGAIN));
+        assert_eq!(again(now, now + AGAIN), None);
+        assert_eq!(again(now, now), None);
     }
 
     fn args(line: &str) -> StatusArgs {

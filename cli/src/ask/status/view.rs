@@ -256,6 +256,41 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_state_says_why_it_is_unknown() {
+        let unknown = || inspect::StatusResponse {
+            state: "unknown".to_owned(),
+            programmed: 40,
+            behind: vec![proxy("node-1")],
+            behind_total: 5,
+            ..status()
+        };
+        let replica = |unreachable: &str| inspect::Replica {
+            unreachable: unreachable.to_owned(),
+            address: "10.0.0.1:15010".to_owned(),
+            ..Default::default()
+        };
+        let replicas = vec![replica(""), replica("timed out"), replica("")];
+        let unsettled = || inspect::StatusResponse { settled: false, ..unknown() };
+        for (status, end) in [
+            (
+                inspect::StatusResponse { replicas, ..unsettled() },
+                ": unknown, 1 of 3 control planes do not answer",
+            ),
+            (inspect::StatusResponse { replicas: vec![replica("")], ..unknown() }, ": unknown"),
+            (unsettled(), ": unknown, proxies may still reconnect after the start of the control plane"),
+            (unknown(), ": unknown"),
+        ] {
+            let view = View::of(status, None);
+            assert!(view.line().ends_with(end), "{}", view.line());
+            assert!(
+                view.text().contains("behind 5:\n  node-1 (edge-node-1-00)\n  and 4 more\n"),
+                "{}",
+                view.text()
+            );
+        }
+    }
+
+    #[test]
     fn each_that_does_not_serve_it_is_named_with_the_reason() {
         let refused = inspect::Refused {
             kind: "route".to_owned(),
