@@ -53,6 +53,16 @@ mod tests {
     use super::{is_whole, seal};
     use crate::proto::config::{Batch, Removal, Resource};
 
+    /// A key may hold the bytes of what follows it.
+    #[test]
+    fn fields_do_not_run_together() {
+        let removal = |kind, key: &str| Removal { kind, key: key.into(), gone: true };
+        let mut two = Batch { removed: vec![removal(7, "a"), removal(8, "b")], ..Batch::default() };
+        seal(&mut two);
+        let one = Batch { removed: vec![removal(7, "a\u{1}\u{8}\0\0\0b")], ..two.clone() };
+        assert!(is_whole(&two) && !is_whole(&one));
+    }
+
     #[test]
     fn each_field_counts() {
         let mut sealed = Batch {

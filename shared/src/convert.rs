@@ -14,6 +14,8 @@ use crate::resource::{
 mod backends;
 mod listeners;
 mod materials;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 /// Why bytes are not a resource.

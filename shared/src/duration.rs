@@ -75,9 +75,14 @@ mod tests {
 
     #[test]
     fn what_is_too_long_or_too_short_is_told_what_is_not() {
-        for text in
-            ["36501d", "9999999999s", "999999999999999999d", "18446744073709551615s", "99999999999999999999d"]
-        {
+        for text in [
+            "36501d",
+            "213503982335d",
+            "9999999999s",
+            "999999999999999999d",
+            "18446744073709551615s",
+            "99999999999999999999d",
+        ] {
             assert_eq!(parse(text), Err(format!("expected 0s to 36500d, got {text:?}")));
         }
         assert_eq!(parse("36500d"), Ok(MOST));

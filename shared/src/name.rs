@@ -146,6 +146,11 @@ mod tests {
         }
         assert_eq!(ObjectName::new("", "nginx").to_string(), "nginx");
         assert!(ObjectName::new("a", "z") < ObjectName::new("b", "a"), "by namespace first");
+        for (namespace, name, is_possible) in
+            [("a", "b.c", true), ("A", "b", false), ("a", "B", false), ("", "b", false), ("a", "", false)]
+        {
+            assert_eq!(ObjectName::new(namespace, name).is_possible(), is_possible, "{namespace}/{name}");
+        }
     }
 
     #[test]

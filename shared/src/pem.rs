@@ -133,7 +133,7 @@ pub fn names(der: &[u8]) -> Vec<String> {
 pub fn covers(names: &[String], host: &str) -> bool {
     let parent = host.split_once('.').map(|(_, parent)| parent);
     let wildcard = |name: &str| name.strip_prefix("*.").is_some_and(|suffix| Some(suffix) == parent);
-    names.iter().any(|name| name == host || (!host.starts_with("*.") && wildcard(name)))
+    names.iter().any(|name| name == host || wildcard(name))
 }
 
 #[cfg(test)]

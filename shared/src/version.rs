@@ -161,7 +161,7 @@ pub(crate) fn first_half(hash: &blake3::Hash) -> [u8; 16] {
 
 #[cfg(test)]
 mod tests {
-    use super::{Lineage, Root, Seq, Version};
+    use super::{Lineage, Root, Seq, Source, Version};
     use crate::kind::Kind;
 
     #[test]
@@ -180,5 +180,6 @@ mod tests {
         assert_ne!(Version::of(Kind::Host, "ab", b"c"), Version::of(Kind::Host, "a", b"bc"));
         assert_ne!(Version::of(Kind::Host, "a", b""), Version::of(Kind::Route, "a", b""));
         assert_eq!(Version::of(Kind::Host, "a", b"b"), Version::of(Kind::Host, "a", b"b"));
+        assert_ne!(Source::of("ab", b"c"), Source::of("a", b"bc"));
     }
 }

@@ -17,7 +17,7 @@ use shared::resource::{
     Guard, Host, Listener, Material, Path, PathType, PortRule, Resource, Route, Settings, StreamService, Tls,
     Transport, User,
 };
-use shared::snapshot::{BUCKETS, Snapshot, bucket_of};
+use shared::snapshot::{BUCKETS, Snapshot, bucket_of, root_of};
 use shared::{proto, schema};
 
 // --- resources of every kind ----------------------------------------------------------------------------------------
@@ -361,6 +361,18 @@ proptest! {
         let whole: Vec<_> = snapshot.iter().cloned().collect();
         prop_assert_eq!(seen, whole);
     }
+}
+
+#[test]
+fn a_root_is_made_of_the_digests_of_all_buckets_and_no_more() {
+    let whole = Snapshot::default();
+    let mut digests = whole.digests();
+    assert_eq!(root_of(&digests), Some(whole.root()));
+    digests.push(Default::default());
+    assert_eq!(root_of(&digests), None);
+    digests.truncate(digests.len() - 2);
+    assert_eq!(root_of(&digests), None);
+    assert_eq!(root_of(&[]), None);
 }
 
 #[test]
