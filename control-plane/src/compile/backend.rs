@@ -354,5 +354,9 @@ mod tests {
         ] {
             assert!(matches!(find(&external(name, &[]), "80"), Port::Refused(_)), "{name:?}");
         }
+        for itself in ["localhost", "localhost.", "a.localhost", "127.8.8.8", "::1", "::ffff:127.0.0.1"] {
+            let found = find(&external(itself, &[]), "80");
+            assert_eq!(found, Port::Refused("it would lead to the proxy itself"), "{itself}");
+        }
     }
 }

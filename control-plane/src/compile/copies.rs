@@ -175,6 +175,22 @@ mod tests {
         }
     }
 
+    /// That of a canary stands in the Backend of each of its Service ports.
+    #[test]
+    fn the_pattern_of_a_canary_counts_for_each_of_its_backends() {
+        let to_its_own = |i: usize| format!("echo-{i}");
+        let canary = |pattern: &str| {
+            let said =
+                [("canary", "true"), ("canary-by-header", "x-a"), ("canary-by-header-pattern", pattern)];
+            said.map(|(name, text)| (name, text.to_owned()))
+        };
+        let wide = r"\w{150}";
+        assert_eq!(fault(&with(1_000, to_its_own, &canary("beta"))), None);
+        assert_eq!(fault(&with(1_000, to_one, &canary(wide))), None);
+        let found = fault(&with(1_000, to_its_own, &canary(wide))).expect("1,000 automatons");
+        assert!(found.reason.contains("1000 Service ports"), "{}", found.reason);
+    }
+
     /// 60 bytes on 1,000 hosts were half a gigabyte in each proxy.
     #[test]
     fn regular_expressions_count_as_they_are_compiled_on_each_host() {

@@ -118,7 +118,15 @@ mod tests {
     #[test]
     fn keys_of_a_map() {
         assert_eq!(
-            users(&secret(&[("bob", "{SHA}z\n"), ("ann", "$2y$x\nroot:{PLAIN}evil")]), Use::UsersMap),
+            users(
+                &secret(&[
+                    ("bob", "{SHA}z\n"),
+                    ("ann", "$2y$x\nroot:{PLAIN}evil"),
+                    ("a:b", "{SHA}z"),
+                    ("", "{SHA}z")
+                ]),
+                Use::UsersMap
+            ),
             pairs(&[("ann", "$2y$x"), ("bob", "{SHA}z")])
         );
     }

@@ -210,6 +210,7 @@ mod tests {
         for (host, is_name) in [
             (long(MAX_LABEL, MAX_NAME), true),
             (long(MAX_LABEL + 1, MAX_NAME - 1), false),
+            (format!("aa.{}", long(MAX_LABEL, MAX_NAME - 2)), false),
             (long(MAX_LABEL, MAX_NAME + 2), false),
             ("a-.test".to_owned(), false),
             ("content_by_lua.test".to_owned(), false),

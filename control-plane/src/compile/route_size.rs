@@ -109,6 +109,21 @@ mod tests {
         assert_eq!(fault(&with((0..300_000).map(|_| "/same".to_owned()))), None, "one path is sent");
     }
 
+    /// What all paths share stands in each Route once.
+    #[test]
+    fn annotations_count_beside_paths() {
+        let text = "x".repeat(MAX_BODY / 2);
+        let mut parsed = Parsed::default();
+        parsed.serving.location.app_root = Some(text.clone());
+        let parsed = Arc::new(parsed);
+        for (paths, is_fine) in [(30_000, true), (100_000, false)] {
+            let mut ingress = with((0..paths).map(|i| format!("/{i}")));
+            ingress.metadata.annotations.insert("app-root".into(), text.clone());
+            assert_eq!(of_ingress(&ingress, &parsed).is_none(), is_fine, "{paths}");
+            assert_eq!(fault(&with((0..paths).map(|i| format!("/{i}")))), None, "{paths}");
+        }
+    }
+
     #[test]
     fn many_secrets_are_more_than_a_message_takes() {
         let mut ingress = with(std::iter::once("/".to_owned()));

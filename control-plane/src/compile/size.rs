@@ -55,12 +55,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_of_ports_are_counted_and_those_that_they_lead_to() {
+        let mut service = Service::default();
+        let half = "x".repeat(MAX_BODY / 2);
+        let target_port = Some(crate::objects::IntOrString::String(half.clone()));
+        let port = crate::objects::ServicePort { name: half, target_port, ..Default::default() };
+        service.spec.ports = vec![port];
+        assert_eq!(of_service(&service), None);
+        service.spec.ports[0].target_port =
+            Some(crate::objects::IntOrString::String("x".repeat(MAX_BODY / 2 + 1)));
+        assert_eq!(of_service(&service).expect("too large").field, "spec.ports");
+    }
+
+    #[test]
     fn addresses_and_entries_are_counted() {
         let mut slice = EndpointSlice { address_type: "IPv4".into(), ..EndpointSlice::default() };
         slice.endpoints = vec![crate::objects::SliceEndpoint::default()];
         slice.endpoints[0].addresses = vec!["10.0.0.1".into(); 1_000_000];
         assert_eq!(of_slice(&slice), None);
         slice.endpoints[0].addresses = vec!["10.0.0.1".into(); 1_100_000];
+        assert_eq!(of_slice(&slice).expect("too large").field, "endpoints");
+        slice.address_type = "IPv6".into();
+        slice.endpoints[0].addresses = vec!["fd00::1".into(); 250_000];
+        assert_eq!(of_slice(&slice), None);
+        slice.endpoints[0].addresses = vec!["fd00::1".into(); 270_000];
         assert_eq!(of_slice(&slice).expect("too large").field, "endpoints");
         assert_eq!(of_data(&BTreeMap::from([("a".into(), "x".repeat(MAX_BODY - 1))])), None);
         assert!(of_data(&BTreeMap::from([("a".into(), "x".repeat(MAX_BODY))])).is_some());

@@ -78,3 +78,44 @@ pub fn answers(mut all: Shortcuts) -> Option<Shortcuts> {
     });
     (all != Shortcuts::default()).then_some(all)
 }
+
+#[cfg(test)]
+mod tests {
+    use shared::policy::{HeaderChangeList, ShortcutBlock, ShortcutRewrite};
+
+    use super::*;
+
+    /// In nginx a location without directives takes its requests from the one around it.
+    #[test]
+    fn what_answers_stays_and_so_does_a_block_that_says_nothing() {
+        let answer = || Shortcut {
+            status: 403,
+            header_changes: Some(HeaderChangeList::default()),
+            ..Shortcut::default()
+        };
+        let rewrite = || Shortcut { rewrite: Some(ShortcutRewrite::default()), ..Shortcut::default() };
+        let block = |path: &str, shortcuts| ShortcutBlock {
+            path: path.into(),
+            shortcuts,
+            ..ShortcutBlock::default()
+        };
+        let all = Shortcuts {
+            shortcuts: vec![answer(), rewrite()],
+            blocks: vec![
+                block("/open", vec![]),
+                block("/moved", vec![rewrite()]),
+                block("/shut", vec![answer(), rewrite()]),
+            ],
+        };
+        let left = answers(all).unwrap();
+        let paths = left.blocks.iter().map(|it| (it.path.as_str(), it.shortcuts.len()));
+        assert_eq!(paths.collect::<Vec<_>>(), [("/open", 0), ("/shut", 1)]);
+        assert_eq!(left.shortcuts.len(), 1);
+        assert!(
+            left.shortcuts.iter().all(|it| it.header_changes.is_none()),
+            "headers are for who may set them"
+        );
+        let moved = Shortcuts { shortcuts: vec![rewrite()], blocks: Vec::new() };
+        assert_eq!(answers(moved), None);
+    }
+}

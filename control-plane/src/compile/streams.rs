@@ -138,13 +138,14 @@ mod tests {
             ("9002", "echo:1"),
             ("9003", "default/echo:"),
             ("9004", ""),
+            ("9005", "default/echo:80/udp"),
             ("http", "default/echo:1"),
         ];
         let (entries, faults) = judged(&data, Transport::Tcp);
         let keys: Vec<_> = entries.iter().map(Entry::key).collect();
         assert_eq!(keys, ["tcp-9000"]);
         let fields: Vec<_> = faults.iter().map(|fault| fault.field.as_str()).collect();
-        let wrong = ["+9000", "0", "09000", "443", "65536", "9001", "9002", "9003", "9004", "http"];
+        let wrong = ["+9000", "0", "09000", "443", "65536", "9001", "9002", "9003", "9004", "9005", "http"];
         assert_eq!(fields, wrong.map(|port| format!("data[{port}]")));
     }
 }

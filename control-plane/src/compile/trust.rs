@@ -72,3 +72,69 @@ fn signed_itself(der: &[u8]) -> bool {
 fn rejected(key: &str, reason: impl ToString) -> Fault {
     Fault::new(Severity::Rejected, format!("data[{key}]"), reason.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+
+    use super::*;
+
+    /// A root, and a certificate that it signed, with their keys.
+    fn family() -> [(String, String); 2] {
+        let keys = [(); 2].map(|()| rcgen::KeyPair::generate().unwrap());
+        let mut params = rcgen::CertificateParams::new(vec![]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.distinguished_name.push(rcgen::DnType::CommonName, "root");
+        let root = params.self_signed(&keys[0]).unwrap();
+        let mut leaf = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+        leaf.distinguished_name.push(rcgen::DnType::CommonName, "leaf");
+        let leaf = leaf.signed_by(&keys[1], &rcgen::Issuer::new(params, &keys[0])).unwrap();
+        [(root.pem(), keys[0].serialize_pem()), (leaf.pem(), keys[1].serialize_pem())]
+    }
+
+    fn secret(data: &[(&str, &str)]) -> Secret {
+        let mut secret = Secret::default();
+        secret.data = data.iter().map(|(key, text)| ((*key).to_owned(), STANDARD.encode(text))).collect();
+        secret
+    }
+
+    #[test]
+    fn authorities_begin_with_a_root_and_an_empty_list_revokes_nothing() {
+        let [(root, _), (leaf, _)] = family();
+        let both = format!("{leaf}{root}");
+        for (data, expected) in [
+            (vec![("ca.crt", root.as_str())], Ok(1)),
+            (vec![("ca.crt", both.as_str())], Ok(2)),
+            (vec![("ca.crt", root.as_str()), ("ca.crl", "")], Ok(1)),
+            (vec![("ca.crt", root.as_str()), ("ca.crl", "none")], Err("data[ca.crl]")),
+            (vec![("ca.crt", leaf.as_str())], Err("data[ca.crt]")),
+            (vec![("ca.crt", "")], Err("data[ca.crt]")),
+            (vec![], Err("data[ca.crt]")),
+        ] {
+            let found = of_clients(&secret(&data)).map(|it| it.certificates.len());
+            assert_eq!(found.map_err(|fault| fault.field), expected.map_err(str::to_owned), "{data:?}");
+        }
+    }
+
+    /// As ingress-nginx: half of a pair is none.
+    #[test]
+    fn an_identity_is_a_pair_or_authorities_or_both() {
+        let [(root, _), (leaf, key)] = family();
+        let (ca, certificate, key) =
+            (("ca.crt", root.as_str()), ("tls.crt", leaf.as_str()), ("tls.key", key.as_str()));
+        for (data, expected) in [
+            (vec![ca], Ok((true, 0))),
+            (vec![certificate, key], Ok((false, 1))),
+            (vec![ca, certificate, key], Ok((true, 1))),
+            (vec![ca, certificate], Ok((true, 0))),
+            (vec![ca, key], Ok((true, 0))),
+            (vec![("ca.crt", " "), certificate, key], Ok((false, 1))),
+            (vec![certificate], Err("data[ca.crt]")),
+            (vec![key], Err("data[ca.crt]")),
+        ] {
+            let found = identity(&secret(&data)).map(|it| (it.authorities.is_some(), it.certificates.len()));
+            assert_eq!(found.map_err(|fault| fault.field), expected.map_err(str::to_owned), "{data:?}");
+        }
+    }
+}

@@ -5,6 +5,7 @@ mod allowed;
 mod canaries;
 mod causes;
 mod classes;
+mod edits;
 mod endpoints;
 mod errors;
 mod fixture;

@@ -144,6 +144,8 @@ fn restrictions_guard() {
         let (settings, faults) = compiled(&[("enable-modsecurity", "false"), (key, text)]);
         assert_eq!((settings, faults.len()), (without_firewall(), 1), "{key}: {faults:?}");
     }
+    let (settings, faults) = compiled(&[("block-cidrs", "office"), ("denylist-source-range", "office")]);
+    assert_eq!((settings.guards, faults.len()), (vec![Guard::Addresses], 2), "a guard is sent once");
     let (_, faults) = compiled(&[("location-snippet", "location /a { proxy_pass http://b; }")]);
     assert!(faults[0].reason.contains("\"proxy_pass\" in \"location\""), "{faults:?}");
     let (settings, faults) = compiled(&[

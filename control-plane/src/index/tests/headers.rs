@@ -6,7 +6,8 @@ use shared::resource::{Resource, Route, SETTINGS_KEY, Settings};
 
 use super::super::Options;
 use super::fixture::*;
-use crate::objects::{Object, ObjectKind};
+use crate::objects::{Object, ObjectKind, ObjectRef};
+use crate::problem::Subject;
 
 fn world() -> World {
     World::with(Options { on_demand: true, ..options() })
@@ -109,10 +110,34 @@ fn the_fleet_s_headers_are_followed_and_what_is_of_no_use_is_left_out() {
     world.apply(map("extra", json!({"X-One": "1", "X-Split": "a\r\nX-Injected: 1"})));
     let headers = settings(&world).defaults.add_headers.unwrap().headers;
     assert_eq!(headers.iter().map(|it| &*it.name).collect::<Vec<_>>(), ["X-One"]);
+    let map_of_fleet = ObjectRef { kind: ObjectKind::ConfigMap, name: options().configmap };
+    let told: Vec<_> =
+        world.index.problems()[&Subject::Object(map_of_fleet)].iter().map(|it| it.reason.clone()).collect();
+    assert!(told.iter().any(|it| it.contains("X-Split") && it.ends_with("it is left out")), "{told:?}");
     assert_eq!(settings(&world).defaults.proxy_set_headers, None, "it does not exist");
     world.apply(map("other", json!({"X-From": "$remote_addr"})));
     assert_eq!(settings(&world).defaults.proxy_set_headers.unwrap().headers.len(), 1);
     world.apply(configmap(json!({})));
     assert_eq!(settings(&world), Settings::default());
     assert!(world.index.wants().is_empty());
+}
+
+/// A header that cannot be sent may be what the service decides by, so nobody is let in without it.
+#[test]
+fn headers_of_the_question_come_first_and_are_sent_whole_or_nobody_is_let_in() {
+    let mut world = world();
+    let asking = ingress("web").rule("a.test", &[("/", "echo")]).annotation("auth-url", "http://auth.test/");
+    let asking = asking.annotation("auth-proxy-set-headers", "default/extra");
+    world
+        .apply(configmap(json!({"allow-snippet-annotations": "true", "annotations-risk-level": "Critical"})));
+    world.apply(asking.annotation("auth-snippet", "proxy_set_header X-Own 1;"));
+    let asked = |world: &World| {
+        let Route { denied, policy, .. } = route(world);
+        let headers = policy.external_auth.map(|it| it.proxy_set_headers).unwrap_or_default();
+        (denied.is_some(), headers.into_iter().map(|it| it.name).collect::<Vec<_>>())
+    };
+    world.apply(map("extra", json!({"X-A": "1", "X-B": "2"})));
+    assert_eq!(asked(&world), (false, ["X-A", "X-B", "X-Own"].map(str::to_owned).to_vec()));
+    world.apply(map("extra", json!({"X-A": "1", "X-B": "a\r\nX-C: 1"})));
+    assert!(asked(&world).0, "{:?}", asked(&world));
 }

@@ -150,6 +150,28 @@ fn clients_of_a_host_are_asked_as_its_first_ingress_says_and_nobody_gets_in_with
     assert_eq!(world.keys(Kind::Material), ["default/one/auth-tls", "default/two/auth-tls"]);
 }
 
+/// A Secret without authorities says nothing of its own (ingress-nginx).
+#[test]
+fn whose_secret_has_no_authorities_follows_its_host() {
+    let tls = |name: &str, at| ingress(name).at(at).annotation("backend-protocol", "HTTPS");
+    let first = tls("first", 1).annotation("proxy-ssl-secret", "default/ca");
+    let mut world = World::default();
+    world.apply(authorities("ca"));
+    world.apply(secret("pair", 0));
+    world.apply(first.annotation("proxy-ssl-verify", "on").rule("a.test", &[("/first", "x")]));
+    let blind = tls("blind", 2).annotation("proxy-ssl-secret", "default/pair");
+    world.apply(blind.rule("a.test", &[("/blind", "y")]));
+    let own = |world: &World| match world.get(Kind::Route, "ingress/default/blind/a.test") {
+        Some(Resource::Route(it)) => (it.policy.backend_tls.map(|it| it.material), it.denied.is_some()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(own(&world), (None, false), "what the host says");
+    world.delete(ObjectKind::Secret, "ca");
+    assert_eq!(own(&world), (own(&world).0, true), "nothing can be verified");
+    world.delete(ObjectKind::Ingress, "first");
+    assert_eq!(own(&world), (Some("default/pair/proxy-ssl".into()), false));
+}
+
 /// ingress-nginx reads it of canaries, too, since it is about the host and not about their paths.
 #[test]
 fn a_canary_asks_the_clients_of_its_host_for_certificates() {
@@ -338,7 +360,19 @@ fn a_host_matches_by_regular_expressions_while_one_location_does() {
 #[test]
 fn the_catch_all_of_an_ingress_without_rules_neither_rewrites_nor_redirects() {
     let mut world = World::default();
-    let said = [("rewrite-target", "/x"), ("permanent-redirect", "https://x.test"), ("app-root", "/app")];
+    let said = [
+        ("app-root", "/app"),
+        ("force-ssl-redirect", "true"),
+        ("permanent-redirect", "https://x.test"),
+        ("permanent-redirect-code", "308"),
+        ("preserve-trailing-slash", "true"),
+        ("relative-redirects", "true"),
+        ("rewrite-target", "/x"),
+        ("ssl-redirect", "false"),
+        ("temporal-redirect", "https://x.test"),
+        ("temporal-redirect-code", "307"),
+        ("use-regex", "true"),
+    ];
     let bare = said
         .iter()
         .fold(ingress("bare").default_backend("web"), |it, (name, text)| it.annotation(name, text));

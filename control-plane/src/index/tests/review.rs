@@ -118,6 +118,9 @@ fn snippets_words_and_odd_paths_are_refused_as_the_fleet_says() {
     let worded = |text: &str| refused(&world, web("second", "/b").annotation("upstream-vhost", text));
     assert!(worded("set_by_lua").ends_with("upstream-vhost annotation contains invalid word set_by_lua"));
     assert_eq!((worded("a}").is_empty(), worded("fine")), (false, String::new()));
+    let others =
+        web("second", "/b").with(|it| it["metadata"]["annotations"]["example.com/note"] = json!("a}"));
+    assert_eq!(refused(&world, others), "", "what another program reads");
 }
 
 #[test]

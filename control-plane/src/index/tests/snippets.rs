@@ -69,6 +69,18 @@ fn headers_act_where_the_fleet_allows_snippets() {
 }
 
 /// Those of a location hide those of its host, as in nginx.
+/// As nginx inherits them: a location's own take the place of the host's.
+#[test]
+fn headers_that_a_location_hides_take_the_place_of_the_host_s() {
+    let mut world = World::default();
+    world.apply(allowed("true"));
+    let first = ingress("first").at(1).annotation("server-snippet", "proxy_hide_header X-Of-Host;");
+    world.apply(first.rule("a.test", &[("/first", "a")]));
+    world.apply(web());
+    assert_eq!(names(&route(&world, "first").policy)[2], ["X-Of-Host"]);
+    assert_eq!(names(&route(&world, "web").policy)[2], ["X-Powered-By"]);
+}
+
 #[test]
 fn flags_of_cookies_act_where_the_fleet_allows_snippets() {
     let flags = |world: &World, name: &str| {
@@ -273,6 +285,11 @@ fn tls_to_backends_is_set_for_all_locations_of_a_host() {
     assert_eq!([tls(&world, "first"), tls(&world, "plain")], [said(), said()]);
     assert!(tls(&world, "own").1, "which of the two says what is not followed");
     assert!(world.reasons("own").iter().any(|it| it.contains("beside other settings")));
+    for (protocol, is_denied) in [("HTTP", false), ("GRPC", false), ("GRPCS", true), ("AUTO_HTTP", true)] {
+        let own = at("own", 3).annotation("backend-protocol", protocol);
+        world.apply(own.annotation("configuration-snippet", "proxy_ssl_name c.test;"));
+        assert_eq!(tls(&world, "own").1, is_denied, "{protocol}");
+    }
     let secret = at("secret", 4).annotation("backend-protocol", "HTTPS");
     world.apply(secret.annotation("proxy-ssl-secret", "default/ca"));
     assert!(tls(&world, "secret").1);
@@ -419,6 +436,24 @@ fn an_auth_snippet_sets_headers_of_the_question() {
     assert!(route(&world, "web").policy.external_auth.unwrap().proxy_set_headers.is_empty());
 }
 
+/// Whoever allows snippets: a refusal is a restriction, what lets in is none.
+#[test]
+fn refusals_of_an_auth_snippet_stay_without_what_lets_in() {
+    let text = "if ($host = a.test) { return 400; } if ($host = b.test) { return 403; } if ($host = c.test) { return 204; }";
+    let web =
+        ingress("web").rule("a.test", &[("/", "echo")]).annotation("auth-url", "http://auth.test/check");
+    let mut world = World::default();
+    world.events([applied(allowed("true")), applied(web.annotation("auth-snippet", text))]);
+    let answers = |world: &World| {
+        let external = route(world, "web").policy.external_auth.unwrap();
+        let answers = external.answers.map(|it| it.shortcuts).unwrap_or_default();
+        answers.into_iter().map(|it| it.status).collect::<Vec<_>>()
+    };
+    assert_eq!(answers(&world), [400, 403, 204], "{:?}", world.reasons("web"));
+    world.apply(allowed("false"));
+    assert_eq!(answers(&world), [400, 403]);
+}
+
 #[test]
 fn what_is_left_out_is_named() {
     let mut world = World::default();
@@ -459,8 +494,14 @@ fn answers_in_place_of_errors_are_those_of_the_host_or_the_location() {
     world.apply(signs_in);
     assert_eq!(errors(&world, "own"), [vec![], vec![401]]);
     assert!(world.reasons("own").iter().any(|it| it.contains("error_page of it is left out")));
+    let page = "error_page 403 https://no.test/;";
+    let own = ingress("own").at(2).rule("a.test", &[("/own", "b")]).annotation("configuration-snippet", page);
+    world.apply(own);
+    assert_eq!(errors(&world, "own"), [vec![403], vec![401]]);
     world.apply(allowed("false"));
-    assert_eq!(errors(&world, "first"), [const { Vec::<u32>::new() }; 2]);
+    for name in ["first", "own"] {
+        assert_eq!(errors(&world, name), [const { Vec::<u32>::new() }; 2], "{name}");
+    }
 }
 
 /// Whom addresses of clients are taken from, likewise.
@@ -586,6 +627,12 @@ fn limits_act_where_the_fleet_has_their_zones() {
     world.apply(of_fleet(""));
     let Some(Resource::Host(host)) = world.get(Kind::Host, "a.test") else { panic!("no host") };
     assert!(host.denied.is_some() && limits(&world, "own").1);
+    let none = (vec![], true);
+    assert_eq!(
+        (limits(&world, "first").0, limits(&world, "own")),
+        (none.0.clone(), none),
+        "no limit without a key"
+    );
 }
 
 /// A name that nobody has verified is not told to a backend, and nginx matches a pattern last where it rewrites.
