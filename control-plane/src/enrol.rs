@@ -261,3 +261,6 @@ impl Registrar {
         Ok(Issued { identity, chain, roots: current.authority.trusted(), life })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -294,3 +294,48 @@ fn each_phase_of_a_rotation_can_be_seen() {
     assert_eq!(seen(&after(goes - 1), goes - 1), [(Leaves, Some(at(goes))), (Signs, None)]);
     assert_eq!(seen(&after(goes), goes), [(Signs, None)], "as is said");
 }
+
+#[test]
+fn a_root_is_good_for_clocks_that_are_behind() {
+    let root = Authority::create(at(10_000)).unwrap().signs(at(10_000));
+    let (from, until) = validity(&root).unwrap();
+    assert_eq!((from, until), (at(10_000) - SLACK, at(10_000) + ROOT));
+}
+
+/// Of two authorities in one place: both are trusted, in the order in which they sign, and never more than a record holds.
+#[test]
+fn beside_another_authority_both_are_trusted_and_the_other_signs_later() {
+    let (mine, other) = (Authority::create(at(0)).unwrap(), Authority::create(at(10)).unwrap());
+    let mine = mine.rotate(at(20), DAY).unwrap();
+    let both = mine.beside(&other, at(30), DAY).unwrap();
+    assert_eq!(both.trusted(), [mine.trusted(), other.trusted()].concat());
+    assert!(both.roots.is_sorted_by_key(|root| root.signs_from), "{both:?}");
+    assert!(Authority::from_record(both.to_record().as_bytes()).is_ok());
+    assert_eq!(both.signs(at(30)), mine.signs(at(30)));
+    assert_eq!(mine.beside(&both, at(30), DAY), None, "it is believed there already");
+    let many = (1..record::ROOTS_MAX).fold(other, |all, number| {
+        let next = Authority::create(at(number as u64)).unwrap();
+        Authority { roots: [all.roots, next.roots].concat() }
+    });
+    assert_eq!(many.roots.len(), record::ROOTS_MAX);
+    assert_eq!(Authority::create(at(0)).unwrap().beside(&many, at(30), DAY), None, "no record holds so many");
+}
+
+/// Even a life of milliseconds, as in tests of rotations.
+#[test]
+fn the_next_root_never_signs_at_once() {
+    assert_eq!([0, 1, 2_000].map(|millis| overlap(Duration::from_millis(millis))), [1, 1, 3]);
+}
+
+#[test]
+fn a_root_of_a_record_is_one_certificate() {
+    let pem = |authority: &Authority| pem::write("CERTIFICATE", &authority.roots[0].certificate).to_string();
+    let [one, other] = [0, 1].map(|second| pem(&Authority::create(at(second)).unwrap()));
+    let record = |certificate: &str| {
+        let root = serde_json::json!({"certificate": certificate, "signs_from": 7});
+        Authority::from_record(serde_json::json!({"roots": [root]}).to_string().as_bytes())
+    };
+    assert!(record(&one).is_ok());
+    let refused = record(&(one + &other)).unwrap_err().to_string();
+    assert_eq!(refused, "roots[0].certificate: expected one, got 2");
+}

@@ -128,3 +128,34 @@ fn reason(error: &(dyn std::error::Error + 'static)) -> String {
     }
     innermost.to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::enrol::folder::Folder;
+    use crate::enrol::keeper::{Keeper, Moment};
+    use crate::enrol::vault::Vault;
+
+    /// Other replicas end a connection with the certificate that it was opened with.
+    #[tokio::test]
+    async fn a_new_certificate_needs_a_new_connection() {
+        let dir = tempfile::tempdir().unwrap();
+        let life = Duration::from_secs(3_600);
+        let vault = Vault::Folder(Folder::open(dir.path()).unwrap());
+        let mut keeper = Keeper::new(vault, "default", life, &[]).unwrap();
+        let start = Moment::now();
+        keeper.look(start).await.unwrap();
+        let (rotations, _) = mpsc::channel(1);
+        let registrar = Registrar::new("default", life, keeper.current(), None, None, rotations);
+        let ways = Ways::new(Some(registrar.clone()));
+        let shown = || ways.open(SocketAddr::from(([127, 0, 0, 1], 1))).unwrap().credentials.unwrap();
+        let first = shown();
+        assert!(Arc::ptr_eq(&first, &shown()), "it is kept");
+        let late = life.mul_f64(0.9);
+        keeper.look(Moment { wall: start.wall + late, steady: start.steady + late }).await.unwrap();
+        let renewed = registrar.as_peer().unwrap();
+        assert!(!Arc::ptr_eq(&first, &renewed) && Arc::ptr_eq(&renewed, &shown()));
+    }
+}

@@ -98,6 +98,22 @@ fn a_replica_that_is_silent_leaves_what_it_had_unknown_until_it_is_gone_for_so_l
     assert_eq!(fleet(known.take(vec![(at(2), share(2, &["a"]))], true, OWN)), (1, 0, 0));
 }
 
+/// A replica that is asked for an object does not say all of its proxies, and refusals are not kept of anyone.
+#[test]
+fn what_a_replica_had_is_what_it_said_when_it_was_asked_for_proxies() {
+    let mut known = known(&[2]);
+    let refused = vec![inspect::Refused { reason: "no".to_owned(), ..inspect::Refused::default() }];
+    let mut told = share(2, &["a", "b"]).unwrap();
+    told.proxies[0].proxy.as_mut().unwrap().refused = refused;
+    known.take(vec![(at(2), Ok(told))], true, OWN);
+    known.take(vec![(at(2), share(2, &["c"]))], false, OWN);
+    let others = known.take(vec![(at(2), lost())], false, OWN);
+    let own = inspect::ShareResponse { settled: true, ..Default::default() };
+    let lost = fleet::Fleet::of(own, others, true).lost;
+    let kept: Vec<_> = lost.into_values().map(|proxy| (proxy.id, proxy.refused.len())).collect();
+    assert_eq!(kept, [("a".to_owned(), 0), ("b".to_owned(), 0)]);
+}
+
 #[test]
 fn a_replica_that_said_that_it_ends_is_none_that_does_not_answer() {
     let start = clock::now();
@@ -274,6 +290,8 @@ async fn who_knows_more_of_what_may_not_be_listed_is_ahead() {
     assert!(!ahead(other(Some(5))) && !ahead(other(Some(4))) && peers.ahead().borrow().is_none());
     assert!(!ahead(inspect::ShareResponse { ready: false, ..other(None) }), "it takes no proxies");
     assert!(!ahead(inspect::ShareResponse { stale: true, ..other(None) }), "nor this one");
+    let compile_revision = COMPILE_REVISION + 1;
+    assert!(!ahead(inspect::ShareResponse { compile_revision, ..other(None) }), "it offers something else");
     source.note_read("secrets");
     assert!(!ahead(other(None)), "all may be listed");
     assert!(Peers::none().ask_ahead().await.is_none());

@@ -299,6 +299,16 @@ mod tests {
     }
 
     #[test]
+    fn as_much_is_refused_as_is_listed_at_least() {
+        for (listed, total, expected) in
+            [(0, 0, 0), (3, 0, 3), (3, 2, 3), (3, 4, 4), (1_000, 0, REFUSALS_MAX as u32), (0, 7, 7)]
+        {
+            let refused = vec![config::Refusal::default(); listed];
+            assert_eq!(refused_total(&refused, total), expected, "{listed} {total}");
+        }
+    }
+
+    #[test]
     fn digests_are_sixteen_bytes() {
         let ack =
             config::Ack { lane: Lane::Live.to_wire(), root: vec![2; 15].into(), ..config::Ack::default() };

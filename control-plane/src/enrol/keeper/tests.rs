@@ -294,3 +294,44 @@ fn a_group_that_cannot_stand_in_a_certificate_is_refused() {
     let refused = Keeper::new(vault, "a/b", LIFE, &[]).unwrap_err().to_string();
     assert!(refused.starts_with("group: expected"), "{refused}");
 }
+
+/// Whoever has only the new root does not trust what the old one signed.
+#[tokio::test]
+async fn what_a_control_plane_shows_is_signed_by_the_root_that_signs() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut one = keeper(dir.path());
+    one.look(at(0)).await.unwrap();
+    one.rotate(at(10)).await.unwrap();
+    let shown = |keeper: &Keeper| keeper.renew.as_ref().unwrap().1.clone();
+    let before = shown(&one);
+    one.look(at(1_505)).await.unwrap();
+    let mut seen = one.current();
+    seen.mark_unchanged();
+    one.look(at(1_511)).await.unwrap();
+    assert!(seen.has_changed().unwrap() && shown(&one) != before, "the new one signs");
+    assert_eq!(shown(&one), roots(&one)[1]);
+}
+
+#[test]
+fn a_certificate_names_no_address_that_is_none() {
+    let names = keeper(tempfile::tempdir().unwrap().path()).names;
+    let loopback = ["127.0.0.1", "::1"].map(|it| it.parse::<IpAddr>().unwrap());
+    assert_eq!(names.addresses, loopback);
+}
+
+/// That it was there meanwhile begins the time anew.
+#[tokio::test]
+async fn who_lost_it_twice_waits_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    keeper(dir.path()).look(at(0)).await.unwrap();
+    let file = dir.path().join("authority-1");
+    let text = std::fs::read(&file).unwrap();
+    let mut one = keeper(dir.path());
+    std::fs::remove_file(&file).unwrap();
+    assert!(matches!(one.look(at(1)).await, Err(KeepError::Lost)));
+    std::fs::write(&file, text).unwrap();
+    one.look(at(50)).await.unwrap();
+    one.authority = None;
+    std::fs::remove_file(&file).unwrap();
+    assert!(matches!(one.look(at(100)).await, Err(KeepError::Lost)), "not since the first time");
+}

@@ -162,6 +162,22 @@ fn silent_proxies_are_so_many_at_most() {
 }
 
 #[test]
+fn of_goodbyes_the_newest_are_known_for_a_minute() {
+    let mut missed = Missed::default();
+    let now = clock::now();
+    for number in 0..SILENT_MAX + 5 {
+        missed.has_left(number.to_string().into(), now);
+    }
+    let left = missed.left(now);
+    let newest = (SILENT_MAX + 4).to_string();
+    assert_eq!((left.len(), &*left[0], &*left[SILENT_MAX - 1]), (SILENT_MAX, "5", &*newest));
+    let minute = Duration::from_secs(60);
+    assert_eq!(missed.left(now + minute).len(), 0);
+    missed.has_left("last".into(), now + minute);
+    assert_eq!(missed.left(now + minute), ["last".into()]);
+}
+
+#[test]
 fn after_a_start_others_may_still_come_back() {
     let registry = Arc::new(Registry::new(RETURNS));
     let start = clock::now();

@@ -142,6 +142,37 @@ fn how_long_applying_took_is_on_record() {
     assert_eq!(link.session.standing(Lane::Live).apply, Duration::from_micros(7));
 }
 
+/// A proxy that comes back did not wait for a change since that was made.
+#[test]
+fn the_time_of_a_change_is_told_and_that_of_a_full_sync_is_not() {
+    let now = shared::clock::now();
+    let mut plane = plane(now);
+    let mut link = Link::open(&plane, &Proxy::default(), true, now);
+    let second = Duration::from_secs(1);
+    let reached = |plane: &Plane| {
+        let head = plane.published.head();
+        ack(Lane::Live, head.live.seq.0, head.live.root, 0)
+    };
+    let report = |after| [Report::Acknowledged { lane: Lane::Live, after }];
+    assert_eq!(link.session.on(reached(&plane), now + second).reports, report(None));
+    plane.commit(Delta::default(), entry(Kind::Endpoints, "a/b", 2), now + second);
+    link.session.on(Event::Head(plane.published.head()), now + second);
+    assert_eq!(link.session.on(reached(&plane), now + 2 * second).reports, report(Some(second)));
+}
+
+#[test]
+fn in_the_middle_of_a_batch_a_lane_has_no_place() {
+    let (mut plane, _, mut link, now) = in_sync();
+    let before = plane.published.head().live.root;
+    plane.commit(Delta::default(), big(Kind::Endpoints), now);
+    assert!(!sent(&link.session.on(Event::Head(plane.published.head()), now), Lane::Live).is_empty());
+    let late = now + HEARTBEAT;
+    link.session.on(ack(Lane::Live, 1, before, 1), late);
+    let actions = link.session.on(Event::Tick, late);
+    let [Out::Heartbeat(positions)] = &actions.out[..] else { panic!("{actions:?}") };
+    assert_eq!(positions.iter().map(|it| it.lane).collect::<Vec<_>>(), [Lane::Config]);
+}
+
 /// Repeating the same acknowledgement is not progress.
 #[test]
 fn a_slot_is_kept_by_news_alone() {
