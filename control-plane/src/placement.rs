@@ -96,7 +96,6 @@ struct Deleted {
 
 impl Deleted {
     fn insert(&mut self, object: ObjectRef) {
-        self.remove(&object);
         self.by_object.insert(object.clone(), self.next);
         self.by_time.insert(self.next, object);
         self.next += 1;
@@ -211,6 +210,20 @@ mod tests {
         assert_eq!(at(&places, "under"), Some((Seq(3), Root([3; 16]))));
         assert_eq!(at(&places, "before"), Some((Seq(1), Root([1; 16]))), "it was offered all the time");
         assert!(!places.settle(Vec::new(), behind(4, false)));
+    }
+
+    #[test]
+    fn endpoints_that_change_move_the_place_of_their_service_in_live_alone() {
+        let object = |name: &str| ObjectRef { kind: ObjectKind::Service, name: ObjectName::new("n", name) };
+        let at = |seq: u64| LogPositions { config: Seq(seq), live: Seq(seq), ..LogPositions::default() };
+        let mut places = Placements::default();
+        let made = ["a", "b"].map(|name| (object(name), Report::Compiled(Compiled::default())));
+        places.settle(made.into(), at(1));
+        assert!(places.settle(vec![(object("a"), Report::EndpointsChanged)], at(2)));
+        assert!(places.settle(vec![(object("unknown"), Report::EndpointsChanged)], at(3)));
+        let of = |name: &str| places.get(&object(name)).map(|it| (it.config, it.live));
+        assert_eq!((of("a"), of("b")), (Some((Seq(1), Seq(2))), Some((Seq(1), Seq(1)))));
+        assert_eq!(of("unknown"), None);
     }
 
     #[test]

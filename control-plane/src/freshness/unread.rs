@@ -83,6 +83,19 @@ mod tests {
         }
     }
 
+    /// Whose contents differ although they were read at one revision are as far: what they say of others decides.
+    #[test]
+    fn who_read_to_the_same_revision_is_not_behind_in_that() {
+        let known = |content: u64, services: u64| -> Unread {
+            let configmaps = ReadTo { revision: 5, content };
+            [("configmaps", configmaps), ("services", ReadTo { revision: services, content: services })]
+                .into_iter()
+                .collect()
+        };
+        assert!(known(1, 7).is_behind(&known(2, 8)) && !known(2, 8).is_behind(&known(1, 7)));
+        assert!(!known(1, 7).is_behind(&known(2, 7)) && !known(2, 7).is_behind(&known(1, 7)));
+    }
+
     /// A watch hears of revisions at which nothing of its own changed, each replica's at another time.
     #[test]
     fn who_knows_the_same_is_not_behind_in_that() {

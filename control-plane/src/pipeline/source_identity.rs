@@ -31,3 +31,29 @@ impl SourceIdentity {
         future::pending().await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn it_is_told_once_and_differs_by_source_and_group() {
+        let mut told = BTreeSet::new();
+        for (id, group) in [(1, "a"), (2, "a"), (1, "b"), (2, "b")] {
+            let (sender, source) = watch::channel(None);
+            let mut identity = SourceIdentity::new(source, group);
+            assert_eq!(identity.known().now_or_never(), None, "not known yet");
+            sender.send_replace(Some(Source([id; 16])));
+            told.insert(identity.known().now_or_never().unwrap());
+            assert_eq!(identity.known().now_or_never(), None, "once");
+        }
+        assert_eq!(told.len(), 4, "{told:?}");
+        let (sender, source) = watch::channel(None);
+        drop(sender);
+        assert_eq!(SourceIdentity::new(source, "a").known().now_or_never(), None);
+    }
+}

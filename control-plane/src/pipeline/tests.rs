@@ -9,6 +9,7 @@ use crate::objects::{
     ConfigMap, EndpointSlice, Ingress, IngressBackend, IngressHttp, IngressPath, IngressPathType,
     IngressRule, IngressTls, Metadata, Object, ServicePortRef, ServiceRef, SliceEndpoint,
 };
+use crate::pin::{How, Pin, Unreadable};
 use crate::store::Published;
 use shared::kind::Kind;
 use shared::name::ObjectName;
@@ -272,6 +273,111 @@ async fn endpoints_do_not_overtake_what_is_offered_first() {
     pipeline.take(Input::Events(vec![applied(slice("10.0.0.2"))])).await;
     pipeline.pass_endpoints().await;
     assert!(!published.head().is_ready());
+}
+
+/// What depends on an object that was not read yet cannot be judged.
+#[tokio::test]
+async fn a_question_has_no_verdict_before_anything_is_offered() {
+    let Bench { inputs, published, wants: _wants, awaits: _awaits, placed: _placed, pipeline } = bench();
+    let (questions, asked) = mpsc::channel(4);
+    let mut run = pin!(pipeline.with_questions(Some(asked)).run());
+    let Object::Ingress(web) = ingress_with_secret() else { unreachable!() };
+    let ask = || {
+        let (question, answer) = Question::new(Arc::clone(&web));
+        questions.try_send(question).unwrap();
+        answer
+    };
+    let mut answer = ask();
+    turn(&mut run);
+    assert!(answer.try_recv().unwrap().is_none());
+    inputs.objects.send(Input::Events(vec![applied(ingress_with_secret())])).await.unwrap();
+    for kind in ObjectKind::ALL {
+        inputs.objects.send(Input::Synced(kind)).await.unwrap();
+    }
+    turn(&mut run);
+    let mut answer = ask();
+    turn(&mut run);
+    assert!(!published.head().is_ready(), "the Secret is not read yet");
+    assert!(answer.try_recv().unwrap().is_none());
+    inputs.objects.send(Input::Events(vec![Event::Deleted(secret("cert"))])).await.unwrap();
+    turn(&mut run);
+    let mut answer = ask();
+    turn(&mut run);
+    assert!(answer.try_recv().unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_start_is_as_old_as_what_was_heard_first_and_of_no_object() {
+    let Bench { inputs, published, wants: _wants, awaits: _awaits, placed: _placed, pipeline } = bench();
+    let mut notes = published.notes();
+    let mut run = pin!(pipeline.run());
+    inputs.objects.send(Input::Events(vec![applied(ingress_with_secret())])).await.unwrap();
+    inputs.objects.send(Input::Synced(ObjectKind::Ingress)).await.unwrap();
+    turn(&mut run);
+    let later = clock::now();
+    for kind in ObjectKind::ALL {
+        inputs.objects.send(Input::Synced(kind)).await.unwrap();
+    }
+    turn(&mut run);
+    assert!(notes.try_recv().is_err(), "the Secret is not read yet");
+    inputs.objects.send(Input::Events(vec![Event::Deleted(secret("cert"))])).await.unwrap();
+    turn(&mut run);
+    let note = notes.try_recv().unwrap();
+    assert!(note.heard < later, "people wait since then");
+    assert!(note.cause.starts_with("start: "), "{}", note.cause);
+    let head = published.head();
+    let origins: Vec<_> = head.history.newest_first().map(|it| it.origin.clone()).collect();
+    assert_eq!(origins, [Origin::default()]);
+}
+
+#[tokio::test]
+async fn a_hold_of_what_is_in_no_first_list_is_erased_once_all_are_there() {
+    let Bench {
+        inputs,
+        published: _published,
+        wants: _wants,
+        awaits: _awaits,
+        placed: _placed,
+        mut pipeline,
+    } = bench();
+    let (holds, mut asked) = mpsc::channel(4);
+    pipeline.outputs.holds = holds;
+    let mut run = pin!(pipeline.run());
+    let held = Event::Held(crate::event::Hold { object: ingress_with_secret() });
+    inputs.objects.send(Input::Events(vec![held])).await.unwrap();
+    for kind in ObjectKind::ALL {
+        turn(&mut run);
+        assert!(asked.try_recv().is_err(), "{kind:?} is not listed yet");
+        inputs.objects.send(Input::Synced(kind)).await.unwrap();
+    }
+    turn(&mut run);
+    assert_eq!(asked.try_recv(), Ok(HoldRequest::Erase(ingress_with_secret().reference())));
+    assert!(asked.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_damaged_record_of_the_pin_in_force_is_written_again_once() {
+    let Bench { inputs, published, wants: _wants, awaits: _awaits, placed: _placed, mut pipeline } = bench();
+    let (pins, mut asked) = mpsc::channel(4);
+    pipeline.outputs.pins = pins;
+    let mut run = pin!(pipeline.run());
+    offer(&inputs, &mut run).await;
+    let config = published.head().config.snapshot.clone();
+    let hour = Duration::from_secs(3_600);
+    let pin = Pin::new(How::Pin, config.root(), config, clock::wall(), hour, "");
+    let pin = Arc::new(Pin { revision: "1".into(), ..pin });
+    inputs.objects.send(Input::Events(vec![Event::Pinned(Arc::clone(&pin))])).await.unwrap();
+    turn(&mut run);
+    assert!(asked.try_recv().is_err());
+    let why = Unreadable::Missing { name: "firth-pin-0".to_owned() };
+    let damaged = Event::PinUnreadable { why, revision: "2".into() };
+    inputs.objects.send(Input::Events(vec![damaged])).await.unwrap();
+    turn(&mut run);
+    let change = PinChange::Mend { pin, replaces: "2".into() };
+    assert_eq!(asked.try_recv().map(|request| request.change), Ok(change));
+    inputs.endpoints.send(Input::Events(vec![applied(slice("10.0.0.2"))])).await.unwrap();
+    turn(&mut run);
+    assert!(asked.try_recv().is_err());
 }
 
 #[tokio::test]

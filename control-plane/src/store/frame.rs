@@ -207,6 +207,25 @@ mod tests {
         assert_eq!(batches.iter().map(|batch| batch.removed.len()).sum::<usize>(), 2_000);
     }
 
+    /// Removals are as many as a proxy had resources.
+    #[test]
+    fn removals_alone_and_behind_a_large_resource_are_in_chunks_too() {
+        let removal = |index: usize| Removal {
+            key: ResourceKey::new(Kind::Endpoints, format!("{index:0100}")),
+            gone: false,
+        };
+        for up in [vec![], vec![entry(0, BUDGET - 200)], vec![entry(0, 2 * CHUNK)]] {
+            let delta = Delta { up, removed: (0..3_000).map(removal).collect() };
+            let large = delta.up.iter().any(|entry| entry.wire_size() > CHUNK);
+            let frames: Vec<_> = Chunks::new(span(), delta).collect();
+            let beyond = frames.iter().filter(|frame| frame.len() > CHUNK).count();
+            assert_eq!(beyond, usize::from(large), "{frames:?}");
+            let batches: Vec<_> = frames.iter().map(decode).collect();
+            assert_eq!(batches.iter().map(|batch| batch.removed.len()).sum::<usize>(), 3_000);
+            assert!(batches[0].removed.len() < 10 || batches[0].up.is_empty(), "{frames:?}");
+        }
+    }
+
     #[test]
     fn a_resource_larger_than_a_chunk_travels_alone() {
         let delta = Delta { up: vec![entry(0, 10), entry(1, 2 * CHUNK), entry(2, 10)], removed: Vec::new() };

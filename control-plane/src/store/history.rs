@@ -263,6 +263,19 @@ mod tests {
     }
 
     #[test]
+    fn what_this_process_made_stays_and_so_does_what_is_pinned_of_it() {
+        let mut history = History::new(BOUNDS);
+        history.push(version(0, [9; 16], 7, 0));
+        history.push(version(1, [1; 16], 0, 1));
+        history.pin(Some(Root([1; 16])));
+        history.push(version(2, [2; 16], 0, 2));
+        let mut kept = history.of_this_process();
+        assert_eq!((seqs(&kept), kept.bytes()), (vec![2, 1], 2 * (VERSION + CHANGE)));
+        (3..30).for_each(|seq| kept.push(version(seq, [seq as u8; 16], 0, 100 * seq)));
+        assert_eq!(seqs(&kept), [29, 28, 1], "the pinned one");
+    }
+
+    #[test]
     fn digits_name_one_version_or_none() {
         let mut history = History::default();
         history.push(version(1, [0xab; 16], 0, 1));

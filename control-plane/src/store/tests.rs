@@ -40,6 +40,32 @@ fn lanes_count_apart_and_config_says_what_it_relies_on() {
     assert_eq!(configs, [true, false, false, true]);
 }
 
+/// What a pin does is nobody's edit, and a change is as old as what was heard of it.
+#[test]
+fn a_note_says_when_it_was_heard_and_a_pin_is_of_no_object() {
+    let now = shared::clock::now();
+    let (mut store, published) = Store::new(Lineage([1; 16]), now);
+    let mut notes = published.notes();
+    let heard = now.checked_sub(std::time::Duration::from_millis(7));
+    let origin = Origin { object: "Ingress default/web".into(), ..Origin::default() };
+    let changes = |body, pin| Changes {
+        config: host(body),
+        cause: "test".to_owned(),
+        origin: origin.clone(),
+        heard,
+        pin,
+        ..Changes::default()
+    };
+    store.commit(changes("a", None), now, shared::clock::wall());
+    assert_eq!(notes.try_recv().map(|note| note.heard), Ok(heard.unwrap()));
+    let older = published.head().config.snapshot.clone();
+    store.commit(changes("b", None), now, shared::clock::wall());
+    store.commit(changes("c", Some(pin(&older, "1"))), now, shared::clock::wall());
+    let objects: Vec<_> = published.head().history.newest_first().map(|it| it.origin.clone()).collect();
+    assert_eq!(objects[0], Origin::default(), "the version that the pin offers");
+    assert_eq!(objects.last(), Some(&origin));
+}
+
 use crate::pin::How;
 
 fn pin(config: &Snapshot, revision: &str) -> Arc<Pin> {

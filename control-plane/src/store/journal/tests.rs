@@ -98,6 +98,64 @@ fn causes_are_read_back_with_their_object_and_those_of_earlier_builds_as_lines()
     assert_eq!(&*record::Cause::read(b"7").line, "7");
 }
 
+/// Tenants may make a cause of any length.
+#[test]
+fn a_cause_is_read_back_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _published) = start(dir.path());
+    let changes = Changes { config: host(1), cause: "ä".repeat(100_000), ..Changes::default() };
+    store.commit(changes, shared::clock::now(), shared::clock::wall());
+    stop(store, dir.path(), 1);
+    let bytes = fs::read(dir.path().join(FILE)).unwrap();
+    let cause = record::read_all(&bytes, Bounds::default()).history.newest().unwrap().cause.clone();
+    assert_eq!(&*cause, "ä".repeat(2 * 1024));
+}
+
+/// What a record does not say, as those of earlier builds, an earlier one does.
+#[test]
+fn what_a_file_is_of_is_what_its_last_record_says_that_says_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, published) = start(dir.path());
+    for body in 1..=2 {
+        commit(&mut store, body);
+    }
+    stop(store, dir.path(), 2);
+    let history = published.head().history.clone();
+    let versions: Vec<_> = history.newest_first().collect();
+    let [newest, before] = [versions[0], versions[1]];
+    let (one, other): (Arc<str>, Arc<str>) = ("one".into(), "other".into());
+    for (of, expected) in [(None, "one"), (Some(&other), "other")] {
+        let mut bytes: Vec<u8> = record::write_all(&history, Some(&one)).flatten().collect();
+        bytes.extend(record::write(&newest.snapshot, before, of));
+        assert_eq!(record::read_all(&bytes, Bounds::default()).of.as_deref(), Some(expected));
+    }
+}
+
+/// A file that only grew would fill the disk.
+#[test]
+fn a_file_that_has_outgrown_what_is_remembered_is_rewritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let bounds = Bounds { bytes: 20_000, ..Bounds::default() };
+    let (journal, history) = Journal::open(dir.path(), bounds).unwrap();
+    let (mut store, published) = Store::new(Lineage::random(), shared::clock::now());
+    store.remember(journal, history);
+    let mut most = 0;
+    for number in 0..100_u8 {
+        let key = ResourceKey::new(Kind::Host, "a.test");
+        let up = vec![Arc::new(Entry::from_body(key, 1, vec![number; 4_000].into()))];
+        let config = Delta { up, removed: Vec::new() };
+        let changes = Changes { config, cause: number.to_string(), ..Changes::default() };
+        store.commit(changes, shared::clock::now(), shared::clock::wall());
+        let newest = published.head().history.newest().unwrap().root;
+        until("it is written", || {
+            let bytes = fs::read(dir.path().join(FILE)).unwrap_or_default();
+            most = most.max(bytes.len());
+            record::read_all(&bytes, Bounds::default()).history.newest().is_some_and(|it| it.root == newest)
+        });
+    }
+    assert!(most < 100_000, "{most} bytes");
+}
+
 #[test]
 fn a_damaged_tail_is_dropped_and_the_file_rewritten() {
     let dir = tempfile::tempdir().unwrap();
@@ -293,7 +351,7 @@ fn a_history_that_cannot_be_read_is_kept_aside() {
     assert_eq!(reopen(dir.path()).1.len(), 1, "a new one has begun");
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..10_000 {
         if is_so() {
             return;
