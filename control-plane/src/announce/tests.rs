@@ -123,10 +123,12 @@ fn what_answers_503_for_an_annotation_is_told_and_what_only_differs_is_not() {
         Announcer::default().rejected(&Problems::unit(subject, faults.into()), &places(true))
     };
     let denied =
-        fault(Severity::Unsupported, "expected CIDRs, got \"x\": all paths of this Ingress answer 503");
+        |severity| fault(severity, "expected CIDRs, got \"x\": all paths of this Ingress answer 503");
     let note = "Error parsing annotations: metadata.annotations[x]: expected CIDRs, got \"x\": all paths of this Ingress \
          answer 503. This version is in force";
-    assert_eq!(told(vec![denied])[0].note, note);
+    for severity in [Severity::Unsupported, Severity::Warning] {
+        assert_eq!(told(vec![denied(severity)])[0].note, note, "{severity:?}");
+    }
     for severity in [Severity::Unsupported, Severity::Overridden, Severity::Warning] {
         assert!(told(vec![fault(severity, "not honoured yet")]).is_empty(), "{severity:?}");
     }
@@ -193,6 +195,19 @@ fn a_refusal_is_its_owner_s_and_told_once_however_many_refuse_how_much() {
         "another version of it"
     );
     assert_eq!(announcer.refused.values().map(|it| it.proxies.len()).max(), Some(REFUSERS));
+}
+
+#[test]
+fn a_version_that_is_refused_again_after_another_one_is_news() {
+    let registry = Arc::new(Registry::default());
+    let (one, mut announcer) = (connect(&registry, "n1-1"), Announcer::default());
+    for version in [1, 2, 1] {
+        refuse(&one, &[ROUTE], version);
+        for count in [1, 0] {
+            let told = announcer.refused(&registry.list(), &places(true), &head());
+            assert_eq!(told.len(), count, "{version}: {told:?}");
+        }
+    }
 }
 
 #[test]

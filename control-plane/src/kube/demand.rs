@@ -369,7 +369,6 @@ impl Ledger {
         if self.round != round {
             (self.round, self.unread) = (round, None);
             self.fresh.clear();
-            self.unlisted.clear();
         }
         self.fresh.insert(kind);
         match is_whole {

@@ -143,3 +143,23 @@ impl Sink<Decoded> for Objects {
         Ok(Without::ByAnnotation)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Receivers;
+
+    #[tokio::test]
+    async fn a_kind_is_listed_once_all_of_its_parts_are() {
+        let (inputs, Receivers { objects: mut told, .. }) = Inputs::channel(8);
+        let one = Objects::new(Sender::new(inputs, Freshness::default()), ObjectKind::ConfigMap);
+        let mut parts = [one.part(), one.part(), one];
+        for place in [0, 0, 1, 1, 2] {
+            assert!(told.try_recv().is_err());
+            parts[place].part_complete().await.unwrap();
+        }
+        assert_eq!(told.try_recv().ok(), Some(Input::Synced(ObjectKind::ConfigMap)));
+        parts[0].part_complete().await.unwrap();
+        assert!(told.try_recv().is_err(), "once");
+    }
+}

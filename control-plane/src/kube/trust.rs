@@ -226,6 +226,36 @@ mod tests {
         assert_eq!(fake.asked().len(), 1);
     }
 
+    /// A replica that has not read the record must not replace what others published.
+    #[tokio::test]
+    async fn roots_are_replaced_by_who_has_read_the_record_alone() {
+        for (there, replace, expected) in [
+            (None, false, Some(Method::POST)),
+            (None, true, Some(Method::POST)),
+            (Some("old"), false, None),
+            (Some("old"), true, Some(Method::PUT)),
+            (Some("new"), false, None),
+            (Some("new"), true, None),
+        ] {
+            let fake = Fake::new(move |asked| match (&asked.method, there) {
+                (&Method::GET, Some(roots)) => {
+                    let metadata = json!({"namespace": "firth", "name": "firth-ca", "resourceVersion": "7"});
+                    Reply::Text(200, json!({"metadata": metadata, "data": {ROOTS: roots}}).to_string())
+                }
+                (&Method::GET, None) => status_of(404),
+                _ => status_of(200),
+            });
+            trust(&fake).publish("new", replace).await.unwrap();
+            let writes: Vec<_> = fake.asked().into_iter().filter(|it| it.method != Method::GET).collect();
+            let methods: Vec<_> = writes.iter().map(|it| it.method.clone()).collect();
+            assert_eq!(methods, Vec::from_iter(expected), "{there:?} {replace}");
+            for write in writes {
+                assert_eq!(write.body["data"][ROOTS], "new");
+                assert_eq!(write.body["metadata"]["resourceVersion"].as_str(), there.map(|_| "7"));
+            }
+        }
+    }
+
     /// As the API server sends it: the code is in the body, too.
     fn status_of(code: u16) -> Reply {
         let status = if code < 300 { "Success" } else { "Failure" };

@@ -169,6 +169,17 @@ mod tests {
         assert!(us.bid(Some(record("", "2", "9")), at(59), wall).is_some(), "it was given back");
     }
 
+    /// One that comes again as it was is another one.
+    #[test]
+    fn a_lease_that_was_gone_meanwhile_has_all_its_time() {
+        let (mut us, now, wall) = (Election::new("us".into(), TTL), Instant::now(), SystemTime::UNIX_EPOCH);
+        let them = || Some(record("them", "1", "7"));
+        assert_eq!(us.bid(them(), now, wall), None);
+        assert!(us.bid(None, now + TTL / 2, wall).is_some());
+        assert_eq!(us.bid(them(), now + TTL, wall), None);
+        assert!(us.bid(them(), now + TTL * 2, wall).is_some());
+    }
+
     #[test]
     fn what_is_ours_is_renewed_and_given_back() {
         let (mut us, now, wall) = (Election::new("us".into(), TTL), Instant::now(), SystemTime::UNIX_EPOCH);
@@ -181,6 +192,10 @@ mod tests {
         assert_eq!(
             (&free["spec"]["holderIdentity"], &free["metadata"]["resourceVersion"]),
             (&"".into(), &"8".into())
+        );
+        assert_eq!(
+            free["spec"]["leaseDurationSeconds"], 1,
+            "others that know the Lease's own time wait no longer"
         );
         assert_eq!(us.release(&record("them", "1", "8"), wall), None);
         // Even with a request's timeout of ten seconds, that is before another replica takes over.

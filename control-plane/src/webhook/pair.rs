@@ -174,8 +174,16 @@ mod tests {
         let good = std::fs::read(&key).unwrap();
         std::fs::write(&key, "none").unwrap();
         assert!(Arc::ptr_eq(&first, &pair.look()) && matches!(open().unwrap_err(), PairError::NotPem { .. }));
+        assert_eq!(pair.shown().looked_at[1], stamp(&key).unwrap(), "it is not read each time");
         std::fs::write(&key, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
         assert!(Arc::ptr_eq(&first, &pair.look()) && matches!(open().unwrap_err(), PairError::Unusable(_)));
+        // Valid, but for its size.
+        for (length, is_read) in [(MOST as usize, true), (MOST as usize + 1, false)] {
+            let mut padded = good.clone();
+            padded.resize(length, b'\n');
+            std::fs::write(&key, padded).unwrap();
+            assert_eq!(open().is_ok(), is_read, "{length}");
+        }
         std::fs::remove_file(&key).unwrap();
         assert!(Arc::ptr_eq(&first, &pair.look()));
         std::fs::write(&key, good).unwrap();

@@ -166,6 +166,10 @@ mod tests {
             service.to_string(),
             "expected an Ingress of networking.k8s.io/v1, got \"Service\" of networking.k8s.io/v1"
         );
+        let mut other: Value = serde_json::from_slice(&asked("CREATE", "Ingress", &web())).unwrap();
+        other["apiVersion"] = "admission.k8s.io/v1beta1".into();
+        let later = Question::read(other.to_string().as_bytes()).unwrap_err();
+        assert!(later.to_string().ends_with("its apiVersion is \"admission.k8s.io/v1beta1\""), "{later}");
         for body in
             [&b""[..], b"{}", b"[", br#"{"apiVersion":"admission.k8s.io/v1beta1","request":{}}"#, b"\xff"]
         {

@@ -100,9 +100,24 @@ mod tests {
         assert_eq!(next(&[(1, 9, true), (2, 8, false), (3, 7, false)]), Some(1));
         assert_eq!(next(&[(1, 9, true), (2, 8, true), (3, 7, true)]), Some(0));
         assert_eq!(next(&[(1, 9, true), (2, 0, false), (3, 0, false)]), Some(1), "all that is idle is young");
+        assert_eq!(
+            next(&[(1, 0, false), (2, 8, false)]),
+            Some(1),
+            "one that is not young, whichever came first"
+        );
         let crowd = (0..=OF_ADDRESS).map(|_| (9, 0, false));
         let others = [(1, 90, false), (2, 80, false)];
         assert_eq!(next(&others.into_iter().chain(crowd).collect::<Vec<_>>()), Some(2));
+    }
+
+    #[tokio::test]
+    async fn an_address_is_one_however_it_is_written() {
+        let now = shared::clock::now();
+        let (mut tasks, mut room) = (JoinSet::new(), Room::default());
+        for text in ["10.0.0.9", "::ffff:10.0.0.9"] {
+            room.add(task(&mut tasks), Arc::default(), text.parse().unwrap(), now);
+        }
+        assert_eq!(room.0[0].from, room.0[1].from);
     }
 
     #[tokio::test]

@@ -255,6 +255,46 @@ fn what_is_watched_by_name_is_never_taken_back() {
     bench.want(&[]);
     assert_eq!(bench.pass(2 * KEEP), []);
     assert_eq!(bench.gone("a"), None);
+    bench.want(&["a"]);
+    assert_eq!(bench.gone("a"), None, "its own watch tells");
+}
+
+#[test]
+fn what_nobody_wants_is_kept_from_when_it_was_wanted_last() {
+    let mut bench = Bench::new();
+    bench.change(put("a", 1));
+    bench.want(&["a"]);
+    bench.next();
+    bench.read("a", 1);
+    bench.want(&[]);
+    assert_eq!(bench.pass(KEEP / 2), []);
+    bench.want(&["a"]);
+    bench.want(&[]);
+    assert_eq!(bench.pass(KEEP / 2), []);
+    assert_eq!(bench.pass(KEEP / 2), [Event::Dropped(secret("a"))]);
+}
+
+/// Delays are random: one that is over by now is tried until it would have been the earlier one.
+#[test]
+fn what_failed_again_waits_from_then() {
+    let is_seen = (0..200).any(|_| {
+        let mut bench = Bench::new();
+        bench.change(put("a", 1));
+        for _ in 0..2 {
+            bench.want(&["a"]);
+            assert_eq!(bench.next().as_deref(), Some("a"));
+            bench.failed("a", "503");
+            bench.want(&[]);
+        }
+        bench.want(&["a"]);
+        assert_eq!(bench.next().as_deref(), Some("a"));
+        bench.failed("a", "503");
+        let (stale, valid) = (bench.ledger.next_time().unwrap(), bench.ledger.again[&secret("a")].at);
+        bench.ledger.wake(stale);
+        assert_eq!(bench.next().is_some(), stale == valid);
+        stale < valid
+    });
+    assert!(is_seen);
 }
 
 #[test]

@@ -87,6 +87,52 @@ async fn one_that_is_there_is_not_written_again_and_one_that_fails_is() {
     assert_eq!(invalid.len(), 1);
 }
 
+/// Who would be told is deleted, and elsewhere Events may be written.
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_being_deleted_is_not_one_where_events_may_not_be_written() {
+    let message = "unable to create new content in namespace gone because it is being terminated";
+    let text = serde_json::json!({"kind": "Status", "status": "Failure", "message": message, "code": 403});
+    let all = (0..3).map(|at| announcement("gone", &at.to_string())).collect();
+    assert_eq!(asked(move |_| Reply::Text(403, text.to_string()), all).await.len(), 3);
+}
+
+/// The API server deletes Events after an hour.
+#[tokio::test(start_paused = true)]
+async fn one_that_is_repeated_is_counted_and_written_anew_where_it_is_gone() {
+    for (is_there, expected) in
+        [(true, &[Method::POST, Method::PATCH][..]), (false, &[Method::POST, Method::PATCH, Method::POST])]
+    {
+        let fake = Fake::new(move |asked| match asked.method {
+            Method::PATCH if !is_there => status(404),
+            Method::PATCH => Reply::Text(200, "{}".to_owned()),
+            _ => created(),
+        });
+        let (sender, receiver) = mpsc::channel(64);
+        let run = run(fake.client(), "pod-1".to_owned(), receiver);
+        let twice = async {
+            for _ in 0..2 {
+                sender.send(announcement("default", "web")).await.unwrap();
+                tokio::time::sleep(Duration::from_secs(3_600)).await;
+            }
+        };
+        tokio::select! {
+            _ = run => panic!("it never ends"),
+            () = twice => {}
+        }
+        let methods: Vec<_> = fake.asked().into_iter().map(|asked| asked.method).collect();
+        assert_eq!(methods, expected, "{is_there}");
+    }
+}
+
+#[test]
+fn a_name_that_is_cut_ends_with_a_letter_or_a_digit() {
+    for end in ["", "-", ".", "--", "x."] {
+        let kept = "a".repeat(NAME - end.len());
+        let event = announcement("shop", &format!("{kept}{end}b-1")).name();
+        assert!(is_subdomain(&event) && event.starts_with(&kept), "{event}");
+    }
+}
+
 /// The clock that is paused is tokio's; the pace is counted on it too.
 #[tokio::test(start_paused = true)]
 async fn five_thousand_are_said_at_five_a_second() {

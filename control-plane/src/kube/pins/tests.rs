@@ -57,13 +57,17 @@ impl Cluster {
         }
     }
 
-    /// Of those that the selector takes what people may know.
+    /// Of those that the selector takes what people may know, two at a time.
     fn list(&self, asked: &Asked) -> Reply {
         let (key, value) = asked.query["labelSelector"].split_once('=').unwrap();
         let secrets = self.secrets.lock().unwrap();
         let labelled = secrets.values().filter(|it| it["metadata"]["labels"][key] == value);
         let items: Vec<_> = labelled.map(|it| json!({"metadata": it["metadata"]})).collect();
-        Reply::Text(200, json!({"metadata": {"resourceVersion": "1"}, "items": items}).to_string())
+        let from = asked.query.get("continue").map_or(0, |from| from.parse().unwrap());
+        let page: Vec<_> = items.iter().skip(from).take(2).collect();
+        let more = if from + 2 < items.len() { (from + 2).to_string() } else { String::new() };
+        let metadata = json!({"resourceVersion": "1", "continue": more});
+        Reply::Text(200, json!({"metadata": metadata, "items": page}).to_string())
     }
 
     fn keep(&self, name: String, mut secret: Value, uid: Option<Value>) -> Reply {
@@ -216,6 +220,28 @@ async fn what_one_replica_writes_every_replica_reads() {
     for replica in [&mut one, &mut other] {
         assert_eq!(replica.read().await, Some(Event::Unpinned));
         assert_eq!(replica.read().await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_secret_of_somebody_else_is_no_part_and_is_not_deleted() {
+    let cluster = Cluster::default();
+    Replica::of(&cluster).write(&a_pin(1), None).await.unwrap();
+    let name = cluster.names().into_iter().find(|name| name != NAME).unwrap();
+    let part = cluster.secrets.lock().unwrap()[&name].clone();
+    for (label, data, expected) in [
+        (json!(""), part["data"].clone(), false),
+        (json!(""), json!({PART: STANDARD.encode("else")}), false),
+        (json!("else"), json!({}), false),
+        (json!(LABEL.1), part["data"].clone(), true),
+        (json!(LABEL.1), json!({PART: STANDARD.encode("else")}), true),
+    ] {
+        let cluster = Cluster::default();
+        let secret = json!({"metadata": {"name": &name, "labels": {LABEL.0: &label}}, "data": data});
+        cluster.keep(name.clone(), secret, None);
+        let written = Replica::of(&cluster).write(&a_pin(1), None).await;
+        assert_eq!(written.is_ok(), expected, "{label} {data}: {written:?}");
+        assert!(expected || cluster.names() == [&*name], "{:?}", cluster.names());
     }
 }
 

@@ -65,8 +65,12 @@ impl Running {
 }
 
 fn service(ip: &str) -> Reply {
-    let service =
-        json!({"spec": {"type": "LoadBalancer"}, "status": {"loadBalancer": {"ingress": [{"ip": ip}]}}});
+    service_of(&[ip])
+}
+
+fn service_of(ips: &[&str]) -> Reply {
+    let ips: Vec<_> = ips.iter().map(|ip| json!({"ip": ip})).collect();
+    let service = json!({"spec": {"type": "LoadBalancer"}, "status": {"loadBalancer": {"ingress": ips}}});
     Reply::Text(200, service.to_string())
 }
 
@@ -232,22 +236,31 @@ async fn one_that_the_server_never_takes_keeps_no_other_waiting() {
 
 #[tokio::test(start_paused = true)]
 async fn at_the_end_it_is_emptied_where_nobody_is_left_and_else_stays() {
-    for clears in [true, false] {
-        let server = Fake::new(|asked| match asked.method {
-            Method::GET => service("192.0.2.1"),
+    let (one, two) = (&["192.0.2.1"][..], &["192.0.2.1", "192.0.2.2"][..]);
+    for (clears, holds, ips, is_emptied) in [
+        (true, true, one, true),
+        (false, true, one, false),
+        (true, false, one, false),
+        (true, true, two, false),
+    ] {
+        let server = Fake::new(move |asked| match asked.method {
+            Method::GET => service_of(ips),
             _ => done("8"),
         });
         let writer = start(&server);
         writer.may_write_for(3_600);
         writer.hear("7");
         pass(1).await;
+        if !holds {
+            writer.hold.send_replace(None);
+        }
         let (done, ended) = oneshot::channel();
         writer.farewell.send(Farewell { clears, done }).unwrap();
         ended.await.unwrap();
         let bodies: Vec<Value> = written(&server).into_iter().map(|asked| asked.body).collect();
-        let count = 1 + usize::from(clears);
-        assert_eq!(bodies.len(), count, "{bodies:?}");
-        if clears {
+        let count = 1 + usize::from(is_emptied);
+        assert_eq!(bodies.len(), count, "{clears} {holds} {ips:?}: {bodies:?}");
+        if is_emptied {
             assert_eq!(bodies[1]["status"]["loadBalancer"]["ingress"], json!([]));
             assert_eq!(bodies[1]["metadata"]["resourceVersion"], "8");
         }
@@ -283,7 +296,7 @@ async fn a_hold_that_cannot_be_renewed_ends_and_one_that_is_given_up_is_free() {
     broken.store(true, std::sync::atomic::Ordering::Relaxed);
     let until = hold.borrow().unwrap();
     pass(60).await;
-    assert!(hold.borrow().is_none_or(|it| it <= until), "it is not longer than it was");
+    assert!(until <= now() && hold.borrow().is_none(), "whoever has the Lease now");
     broken.store(false, std::sync::atomic::Ordering::Relaxed);
     pass(30).await;
     assert!(hold.borrow().is_some_and(|until| until > now()), "it is had again");

@@ -291,6 +291,20 @@ fn a_server_that_answers_between_two_failures_is_asked_as_soon_again_as_after_on
 }
 
 /// What is made again under a name has no past, and what is gone takes no room.
+/// One of the same name is another one, which has not failed.
+#[test]
+fn one_that_failed_and_is_gone_is_forgotten() {
+    for outcome in [Outcome::Forbidden, Outcome::Failed, Outcome::Overtaken, Outcome::Refused] {
+        let now = Instant::now();
+        let mut ledger = ledger(&["a"], &["a"]);
+        ledger.want(Some(addresses(&["192.0.2.1"])));
+        let Next::Write(write) = ledger.next(now) else { panic!("it differs") };
+        ledger.done(write, outcome, now);
+        ledger.hear(name("a"), None);
+        assert!(ledger.aside.is_empty() && ledger.statuses.is_empty(), "{ledger:?}");
+    }
+}
+
 #[test]
 fn one_that_is_gone_is_forgotten() {
     let now = Instant::now();

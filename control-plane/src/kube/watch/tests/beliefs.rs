@@ -421,3 +421,52 @@ fn what_was_allowed_since_is_again_not_forbidden_at_once() {
         list(&mut watch, at);
     }
 }
+
+#[test]
+fn what_was_not_known_is_not_said_to_be_gone() {
+    let now = clock::now();
+    let mut watch = knowing(3, now);
+    watch.on(WatchInput::Opened, now);
+    let gone = |object, number| WatchInput::Gone(name(object), revision(number));
+    assert_eq!(changes_of(&mut watch, gone(9, 100), now), []);
+    assert_eq!(changes_of(&mut watch, gone(1, 101), now), [Change::Gone(name(1))]);
+    assert_eq!(changes_of(&mut watch, gone(1, 102), now), []);
+}
+
+#[test]
+fn what_works_in_between_makes_refusals_few_and_delays_short_again() {
+    let now = clock::now();
+    let mut watch = knowing(3, now);
+    for _ in 0..3 {
+        for _ in 1..STUBBORN {
+            watch.on(refused(503), now);
+        }
+        assert_eq!(next(&watch, now), Todo::Open { from: Some(revision(5)) }, "not stubborn yet");
+        watch.on(WatchInput::Opened, now);
+        watch.on(mark(5), now);
+        watch.on(WatchInput::Ended, now);
+    }
+    watch.on(refused(503), now);
+    let Todo::Wait(until) = watch.todo(now) else { panic!("{:?}", watch.todo(now)) };
+    assert!(until - now <= AGAIN.0, "{:?}", until - now);
+}
+
+/// A server without streamed lists refuses them for ever; one that is not ready does so for a while.
+#[test]
+fn a_streamed_list_is_given_up_where_it_is_refused_for_good_or_in_its_middle() {
+    let now = clock::now();
+    for (opened, code, gives_up) in
+        [(false, 422, true), (false, 400, true), (false, 503, false), (true, 503, true), (true, 422, true)]
+    {
+        let mut watch = Watch::<u64>::new(false, now);
+        assert_eq!(watch.todo(now), Todo::Open { from: None });
+        if opened {
+            watch.on(WatchInput::Opened, now);
+        }
+        watch.on(refused(code), now);
+        match gives_up {
+            true => assert_eq!(watch.todo(now), Todo::List { more: None }, "{opened} {code}"),
+            false => assert_eq!(next(&watch, now), Todo::Open { from: None }, "{opened} {code}"),
+        }
+    }
+}
