@@ -161,3 +161,29 @@ impl Reference {
         ObjectRef { kind: self.what.kind(), name: self.name.clone() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a mistake here costs: a guard that is none serves what it should protect, and a use that crosses namespaces
+    /// reads what belongs to others.
+    #[test]
+    fn what_guards_crosses_namespaces_or_is_of_the_fleet() {
+        let of = |is: fn(Use) -> bool| Use::ALL.into_iter().filter(|what| is(*what)).collect::<Vec<_>>();
+        let users = [Use::UsersFile, Use::UsersMap, Use::DigestsFile, Use::DigestsMap];
+        let others = [Use::BackendTls, Use::AuthProxySetHeaders, Use::FastCgiParams];
+        let sorted = |mut uses: Vec<Use>| {
+            uses.sort_unstable();
+            uses
+        };
+        assert_eq!(sorted(of(Use::guards)), sorted([&users[..], &others].concat()));
+        assert_eq!(sorted(of(Use::is_of_users)), sorted(users.to_vec()));
+        let crossing = vec![Use::CustomHeaders, Use::ProxySetHeaders, Use::AddHeaders];
+        assert_eq!(sorted(of(Use::crosses_namespaces)), sorted(crossing));
+        let fleet = vec![Use::DefaultCertificate, Use::TicketKeys, Use::ProxySetHeaders, Use::AddHeaders];
+        assert_eq!(sorted(of(Use::is_of_the_fleet)), sorted(fleet));
+        let certificates = vec![Use::Certificate, Use::DefaultCertificate];
+        assert_eq!(sorted(of(Use::is_certificate)), sorted(certificates));
+    }
+}

@@ -264,6 +264,17 @@ mod tests {
         ] {
             assert_eq!(Selector::parse(selector), Err(why.to_owned()), "{selector}");
         }
-        assert!(Selector::parse(&format!("team={}", "a".repeat(64))).is_err());
+        let domain = |more: usize| format!("{}{}/team", "a.".repeat(100), "b".repeat(53 + more));
+        for (most, over) in [
+            (format!("team={}", "a".repeat(63)), format!("team={}", "a".repeat(64))),
+            ("a".repeat(63), "a".repeat(64)),
+            (domain(0), domain(1)),
+        ] {
+            assert_eq!(
+                (Selector::parse(&most).is_ok(), Selector::parse(&over).is_ok()),
+                (true, false),
+                "{over}"
+            );
+        }
     }
 }

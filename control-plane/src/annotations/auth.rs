@@ -437,6 +437,38 @@ mod tests {
     }
 
     #[test]
+    fn a_url_has_a_host_and_no_space() {
+        for (text, expected) in [
+            ("http://auth.test/?x=$uri", true),
+            ("https://$host", true),
+            ("http://auth.test/a b", false),
+            ("http://auth.test ", false),
+            ("ftp://auth.test/", false),
+            ("http://:80/", false),
+            ("http://?x", false),
+        ] {
+            assert_eq!(is_url(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_duration_has_one_to_nine_digits_and_its_statuses_are_of_http() {
+        for (text, expected) in [
+            ("123456789s", true),
+            ("1234567890s", false),
+            ("s", false),
+            ("100 5m", true),
+            ("599 5m", true),
+            ("099 5m", false),
+            ("600 5m", false),
+            ("+20 5m", false),
+            ("5x", false),
+        ] {
+            assert_eq!(is_duration(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
     fn empty_durations_are_left_out() {
         for (text, kept) in [(",200 5m,,401 30m,", "200 5m, 401 30m"), (" 5m , ", "5m"), (",", "")] {
             assert_eq!((DURATIONS.read)(text).as_deref(), Some(kept), "{text}");

@@ -131,6 +131,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_service_is_called_by_a_label() {
+        let (most, over) = ("a".repeat(63), "a".repeat(64));
+        for (text, expected) in [
+            ("a", true),
+            ("a-1", true),
+            (&*most, true),
+            (&*over, false),
+            ("", false),
+            ("1a", false),
+            ("-a", false),
+            ("a-", false),
+            ("A", false),
+            ("a.b", false),
+        ] {
+            assert_eq!((SERVICE.read)(text).is_some(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
     fn statuses_with_spaces_have_no_effect() {
         let configured = |values: &[u32]| Some(StatusList { values: values.to_vec() });
         for (text, statuses, faults) in [

@@ -159,7 +159,9 @@ mod tests {
         ] {
             assert_eq!(aliases(text), (values.iter().map(ToString::to_string).collect(), 0), "{text}");
         }
-        let long = format!("{}test", "a.".repeat(150));
+        let longest = format!("{}{}", "a.".repeat(100), "b".repeat(53));
+        assert_eq!(aliases(&longest), (vec![longest.clone()], 0));
+        let long = format!("{longest}b");
         for text in ["*", "a*b.test", "*.*", "a..test", "a.test.", "http://a.test", "~(", "~(?=a)a", &long] {
             assert_eq!(aliases(&format!("good.test,{text}")), (vec!["good.test".to_owned()], 1), "{text}");
         }

@@ -437,6 +437,23 @@ fn an_annotation() -> impl Strategy<Value = (&'static str, String)> {
     })
 }
 
+#[test]
+fn the_fleet_names_objects_with_their_namespaces() {
+    for row in [&forwarding::PROXY_SET_HEADERS, &response_headers::ADD_HEADERS] {
+        for (text, expected) in [
+            ("edge/headers", Some("edge/headers")),
+            ("headers", None),
+            ("/headers", None),
+            ("edge/", None),
+            ("", None),
+        ] {
+            let parsed = default(row, row.name, text);
+            let names: Vec<_> = parsed.refs.keys().map(|it| it.name.to_string()).collect();
+            assert_eq!(names, Vec::from_iter(expected), "{} {text:?}", row.name);
+        }
+    }
+}
+
 proptest! {
     /// In any order, with any other annotations: the result is a function of the annotations, and adding annotations
     /// only adds denials: none lifts another's denial, except those that switch it off or have precedence.

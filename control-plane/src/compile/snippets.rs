@@ -93,7 +93,7 @@ mod tests {
             header_changes: Some(HeaderChangeList::default()),
             ..Shortcut::default()
         };
-        let rewrite = || Shortcut { rewrite: Some(ShortcutRewrite::default()), ..Shortcut::default() };
+        let rewrite = || Shortcut { rewrite: Some(ShortcutRewrite::default().into()), ..Shortcut::default() };
         let block = |path: &str, shortcuts| ShortcutBlock {
             path: path.into(),
             shortcuts,

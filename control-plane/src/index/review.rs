@@ -14,7 +14,7 @@ use crate::compile::claim::Claim;
 use crate::compile::referred::AllReferred;
 use crate::compile::{rejection, settings};
 use crate::objects::{Ingress, IngressPathType, Object};
-use crate::problem::{Fault, Severity, shown};
+use crate::problem::{Fault, shown};
 
 /// The suffix of snippets' names, of any vendor.
 const SNIPPET: &str = "-snippet";
@@ -81,8 +81,7 @@ impl Index {
         };
         let claim = Claim::of(ingress, Arc::clone(parsed), AllReferred::new(), self.of_fleet.clone());
         self.overlap(ingress, &claim)?;
-        let notable = |fault: &&Fault| fault.severity != Severity::Rejected;
-        warnings.extend(claim.all_faults().filter(notable).map(|fault| self.text_of(fault)));
+        warnings.extend(claim.all_faults().map(|fault| self.text_of(fault)));
         Ok(())
     }
 

@@ -62,6 +62,9 @@ fn the_mode_may_be_said_by_one_that_asks_for_no_affinity() {
     assert_eq!(of(&world), Some(("two".into(), Some(AffinityMode::Balanced))));
     world.apply(mode("persistent").rule("a.test", &[("/", "other")]));
     assert_eq!(of(&world), Some(("two".into(), Some(AffinityMode::Balanced))));
+    let rest = mode("persistent").default_backend("main").rule("a.test", &[("/", "other")]);
+    world.apply(rest);
+    assert_eq!(of(&world), Some(("two".into(), Some(AffinityMode::Balanced))), "nor by a default backend");
 }
 
 #[test]

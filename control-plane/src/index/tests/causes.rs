@@ -130,6 +130,21 @@ fn a_cause_names_its_object_its_version_and_who_wrote_it() {
     );
 }
 
+#[test]
+fn endpoints_that_go_to_another_service_are_counted_there() {
+    let mut world = World::default();
+    world.apply(service("one"));
+    world.apply(service("two"));
+    world.apply(ingress("web").rule("a.test", &[("/", "one"), ("/two", "two")]));
+    let told = [
+        world.apply(slice("s-1", "one", &["10.0.0.1", "10.0.0.2"])).cause,
+        world.apply(slice("s-1", "two", &["10.0.0.1", "10.0.0.2"])).cause,
+        world.apply(slice("s-1", "two", &["10.0.0.1"])).cause,
+    ];
+    let expected = ["one: 0 -> 2", "two: 0 -> 2", "two: 2 -> 1"];
+    assert_eq!(told, expected.map(|it| format!("endpoints of default/{it}")));
+}
+
 /// A referenced object is read after the Ingress arrived, and is not a change by itself.
 #[test]
 fn what_had_to_wait_is_told_as_the_change_that_it_is() {

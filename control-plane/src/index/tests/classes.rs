@@ -31,6 +31,8 @@ fn the_field_comes_before_the_annotation() {
         (Some("nginx"), Some("other"), true),
         (None, Some("nginx"), true),
         (None, Some("other"), false),
+        (None, Some("NGINX"), false),
+        (Some("Nginx"), None, false),
         (None, None, false),
     ];
     for (field, annotation, expected) in table {

@@ -70,6 +70,18 @@ fn custom_headers_are_served_whole_or_not_at_all() {
     assert!(world.index.wants().is_empty());
 }
 
+/// As in ingress-nginx: what the fleet allows is decided by header, not by namespace.
+#[test]
+fn custom_headers_may_be_of_any_namespace() {
+    let mut world = world();
+    world.apply(configmap(json!({"global-allowed-response-headers": "X-A"})));
+    world.apply(web().annotation("custom-headers", "other/extra"));
+    let metadata = json!({"namespace": "other", "name": "extra"});
+    let map = json!({"metadata": metadata, "data": {"X-A": "1"}});
+    world.apply(Object::ConfigMap(serde_json::from_value(map).unwrap()));
+    assert_eq!(headers(&world), Some(vec!["X-A: 1".into()]));
+}
+
 /// A ConfigMap of 60 kB was 240 MB in each proxy, for an Ingress of 4,000 hosts.
 #[test]
 fn a_configmap_that_comes_to_too_much_is_of_no_use() {

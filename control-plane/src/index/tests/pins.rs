@@ -65,7 +65,9 @@ fn live_keeps_what_the_pinned_version_needs() {
     // Deleted objects are gone.
     let commit = world.delete(ObjectKind::EndpointSlice, "web-2");
     assert!(commit.live.removed[0].gone);
+    assert!(!reasons(&world).join("\n").contains("Secret"));
     world.delete(ObjectKind::Secret, "cert");
+    assert!(reasons(&world).join("\n").contains("Secret default/cert"));
     world.delete(ObjectKind::Service, "web");
     assert!(world.keys(Kind::Certificate).is_empty());
     let told = reasons(&world).join("\n");
@@ -181,6 +183,56 @@ fn what_the_pin_before_it_needs_stays_until_another_is_in_force() {
     assert_eq!(world.keys(Kind::Endpoints), ["default/web-1"]);
     world.events([Event::Pinned(pin(&second, "2"))]);
     assert_eq!(world.keys(Kind::Endpoints), ["default/other-1"]);
+}
+
+#[test]
+fn the_pin_in_force_keeps_what_it_needs_while_another_waits() {
+    let mut other = World::default();
+    other.apply(service("other"));
+    other.apply(secret("new", 1));
+    other.apply(ingress("web").rule("b.test", &[("/", "other")]).tls(&["b.test"], "new"));
+
+    let mut world = World::with(Options { on_demand: true, ..options() });
+    world.apply(service("web"));
+    world.apply(slice("web-1", "web", &["10.0.0.1"]));
+    world.apply(slice("other-1", "other", &["10.0.0.2"]));
+    world.events([Event::Pinned(pin(&before().config, "1"))]);
+    let commit = world.apply(secret("cert", 0));
+    assert_eq!(commit.pin.map(|pin| pin.revision.to_string()).as_deref(), Some("1"));
+    assert!(!commit.live.is_empty() && commit.cause.contains("Secret default/cert"), "{}", commit.cause);
+    let commit = world.events([Event::Pinned(pin(&other.config, "2"))]);
+    assert_eq!(commit.pin.map(|pin| pin.revision.to_string()).as_deref(), Some("1"), "the other waits");
+    assert_eq!(world.keys(Kind::Certificate), ["default/cert"]);
+    assert!(world.keys(Kind::Endpoints).contains(&"default/web-1".to_owned()));
+    let commit = world.apply(secret("new", 1));
+    assert_eq!(commit.pin.map(|pin| pin.revision.to_string()).as_deref(), Some("2"));
+    assert_eq!(world.keys(Kind::Certificate), ["default/new"]);
+    assert_eq!(world.keys(Kind::Endpoints), ["default/other-1"]);
+}
+
+#[test]
+fn what_a_pin_alone_sends_is_nobodys_change() {
+    let mut world = World::default();
+    world.apply(service("web"));
+    world.apply(slice("web-1", "web", &["10.0.0.1"]));
+    world.apply(secret("cert", 0));
+    let commit = world.events([Event::Pinned(pin(&before().config, "1"))]);
+    assert_eq!((commit.live.len(), &*commit.cause), (2, ""));
+}
+
+/// The pin may be older than the restriction, and what operators name is read in any namespace.
+#[test]
+fn a_pin_asks_for_nothing_outside_of_the_one_watched_namespace_but_what_operators_name() {
+    let mut world =
+        World::with(Options { on_demand: true, watch_namespace: Some("edge".into()), ..options() });
+    let mut older = (*pin(&before().config, "1")).clone();
+    assert!(!older.needs.secrets.is_empty());
+    let shown = Reference::new(Use::DefaultCertificate, ObjectName::new("fleet", "shown"));
+    older.needs.secrets.insert(shown.clone());
+    let commit = world.events([Event::Pinned(Arc::new(older))]);
+    assert_eq!(world.index.wants().iter().collect::<Vec<_>>(), [&shown.object()]);
+    assert!(commit.pin.is_none());
+    assert!(world.events([Event::Deleted(shown.object())]).pin.is_some());
 }
 
 #[test]

@@ -52,6 +52,9 @@ fn who_writes_the_usual_one_is_refused() {
     };
     assert!(refused(web("nginx.ingress.kubernetes.io/use-regex", "true")).contains("--annotations-prefix"));
     assert_eq!(refused(web("custom.example.com/use-regex", "true")), "");
+    let foreign = web("nginx.ingress.kubernetes.io/use-regex", "true")
+        .with(|it| it["metadata"]["annotations"]["kubernetes.io/ingress.class"] = json!("other"));
+    assert_eq!(refused(foreign), "", "it is none of ours");
     let why = refused(web("custom.example.com/limit-rps", "ten"));
     assert!(why.starts_with("metadata.annotations[custom.example.com/limit-rps]"), "{why}");
 }

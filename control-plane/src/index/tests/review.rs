@@ -48,6 +48,12 @@ fn a_path_is_one_ingress_unless_it_is_a_canary() {
     ] {
         assert_eq!(refused(&world, fine), "");
     }
+    // One that says anything of canaries takes no path from others.
+    for canary in ["true", "false", "perhaps"] {
+        let mut said = World::default();
+        said.apply(web("first", "/").annotation("canary", canary));
+        assert_eq!(refused(&said, web("second", "/")), "", "{canary}");
+    }
     let mut hostless = World::default();
     hostless.apply(ingress("first").rule("", &[("/x", "echo")]));
     assert!(refused(&hostless, ingress("second").rule("", &[("/x", "echo")])).contains("host \"_\""));
