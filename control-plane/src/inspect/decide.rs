@@ -174,3 +174,38 @@ fn span(span: Option<Span>) -> Result<Duration, Status> {
     let is_fine = lasts >= Duration::from_secs(1) && lasts <= MOST;
     is_fine.then_some(lasts).ok_or_else(bad)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decision_lasts_a_second_to_a_year() {
+        let of = |seconds, nanos| span(Some(Span { seconds, nanos })).ok();
+        assert_eq!(span(None).ok(), Some(USUAL));
+        for (seconds, nanos, is_fine) in [
+            (1_i64, 0_i32, true),
+            (0, 999_999_999, false),
+            (0, 0, false),
+            (-1, 0, false),
+            (366 * 86_400, 0, true),
+            (366 * 86_400, 1, false),
+        ] {
+            let expected = is_fine.then(|| Duration::new(seconds.unsigned_abs(), nanos.unsigned_abs()));
+            assert_eq!(of(seconds, nanos), expected, "{seconds} {nanos}");
+        }
+    }
+
+    #[test]
+    fn who_decides_without_encryption_is_on_this_machine() {
+        for (peer, is_here) in [
+            ("127.0.0.1:1", true),
+            ("[::1]:1", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("10.0.0.1:1", false),
+            ("[::ffff:10.0.0.1]:1", false),
+        ] {
+            assert_eq!(is_of_this_machine(peer.parse().unwrap()), is_here, "{peer}");
+        }
+    }
+}

@@ -167,7 +167,9 @@ async fn old_versions_are_found_by_their_digits() {
         ("hosts", "a.test", "", InvalidArgument),
         ("host", "b.test", "", NotFound),
         ("host", "a.test", &history[2].version[..], NotFound),
-        ("host", "a.test", "abc", InvalidArgument),
+        ("host", "a.test", &older[..5], InvalidArgument),
+        ("host", "a.test", &"0".repeat(33), InvalidArgument),
+        ("host", "a.test", &"0".repeat(32), NotFound),
         ("host", "a.test", "not hex!", InvalidArgument),
         ("host", "a.test", "000000000000", NotFound),
         ("endpoints", "a/b", older, InvalidArgument),
@@ -188,6 +190,12 @@ async fn a_version_is_named_once_to_who_asks_for_one_that_is_not_there() {
     let history = bench.history().await;
     let [newest, older] = [&history[0].version, &history[1].version];
     assert!(said.message().ends_with(&format!("it has {newest}, {older}")), "{}", said.message());
+    for i in 0..10 {
+        bench.host(&format!("other {i}"));
+    }
+    let said = bench.get("host", "a.test", "000000000000").await.unwrap_err();
+    let there = said.message().split("it has ").nth(1).unwrap();
+    assert!(there.ends_with(" and 2 older ones") && there.matches(", ").count() == 9, "{there}");
 }
 
 #[tokio::test]
@@ -699,6 +707,28 @@ async fn all_is_said_only_where_all_were_heard() {
     }
     let other = inspect::StatusRequest { name: "other".to_owned(), ..asked() };
     assert_eq!(bench.inspect.status(Request::new(other)).await.unwrap_err().code(), tonic::Code::NotFound);
+}
+
+#[tokio::test]
+async fn another_replica_is_told_whether_this_one_takes_proxies_and_what_none_of_its_has() {
+    let mut bench = bench();
+    bench.host("one");
+    let head = bench.inspect.published.head();
+    let seat = proxy(&bench.registry, "a-1");
+    seat.update(&standing(&head, Lane::Config), &standing(&head, Lane::Live));
+    let known = |object: Option<inspect::StatusRequest>| {
+        let asked = inspect::ShareRequest { object, ..Default::default() };
+        bench.inspect.known(&asked, clock::now()).unwrap()
+    };
+    let all = known(None);
+    assert!(all.ready && !all.state.is_empty() && all.proxies[0].proxy.is_some(), "{all:?}");
+    let (kind, namespace, name) = ("ingress".to_owned(), "default".to_owned(), "web".to_owned());
+    let none = known(Some(inspect::StatusRequest { kind, namespace, name }));
+    assert!(none.state.is_empty(), "whoever knows the object is of another state: {none:?}");
+    let [it] = &none.proxies[..] else { panic!("{none:?}") };
+    assert_eq!((&*it.state, it.proxy.is_some()), ("behind", false));
+    bench.leaving.send_replace(true);
+    assert!(!known(None).ready, "it ends");
 }
 
 /// An Ingress names a Service: the Backend is there, whether the Service is or not.
