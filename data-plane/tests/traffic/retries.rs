@@ -209,7 +209,7 @@ fn non_idempotent_request_is_not_retried_after_a_timeout() {
     });
     let good = Origin::says("good");
     let limits = Limits {
-        timeouts: Timeouts { read: Duration::from_millis(1), ..Timeouts::default() },
+        timeouts: Timeouts { read: Duration::from_millis(300), ..Timeouts::default() },
         ..Limits::default()
     };
     let proxy = Proxy::serving(limits, &[silent.address, good.address]);
