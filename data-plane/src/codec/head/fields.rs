@@ -305,6 +305,16 @@ impl Fields {
         }
     }
 
+    /// [`Self::replace`] for several fields. Each of those of one name is added, as nginx does.
+    pub(crate) fn replace_each<N: AsRef<[u8]>, V: AsRef<[u8]>>(&mut self, fields: &[(N, V)]) {
+        for (name, _) in fields {
+            self.remove(name.as_ref());
+        }
+        for (name, value) in fields.iter().filter(|(_, value)| !value.as_ref().is_empty()) {
+            self.append(name, value);
+        }
+    }
+
     fn push(&mut self, known: Known, name: &[u8], value: &[u8]) {
         let Ok(name_len) = u16::try_from(name.len()) else {
             debug_assert!(false, "a field name is short");

@@ -144,8 +144,7 @@ fn name(exchange: &mut Exchange<'_>) {
     let makes = exchange.location().is_some_and(|location| location.policy.forwarding.makes_id);
     if makes && exchange.head.fields.get(Known::XRequestId).is_none_or(<[u8]>::is_empty) {
         forwarded::identify(exchange, true);
-        let id = exchange.info.id().to_vec();
-        exchange.head.fields.set(Known::XRequestId, id);
+        exchange.head.fields.set(Known::XRequestId, exchange.info.id());
     }
 }
 

@@ -58,13 +58,7 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
     if let Some(tracing) = &location.policy.tracing {
         trace::tell(fields, tracing);
     }
-    // Of several of one name nginx sends each.
-    for (name, _) in &set {
-        fields.remove(&name[..]);
-    }
-    for (name, value) in set.iter().filter(|(_, value)| !value.is_empty()) {
-        fields.append(name, value);
-    }
+    fields.replace_each(&set);
     if let Some(connection) = forwarding.connection {
         exchange.head.connection = Some(connection.as_str());
         exchange.head.upgrade = None;
@@ -84,13 +78,8 @@ fn filled(
 
 /// Records the request's id: the client's, else a new one, if one is to be generated.
 pub(super) fn identify(exchange: &Exchange<'_>, makes: bool) {
-    let id = &exchange.info.id;
-    if id.get().is_none() {
-        let received = exchange.head.fields.joined(Known::XRequestId).filter(|id| !id.is_empty());
-        if let Some(new) = received.or_else(|| makes.then(|| exchange.call.server.local.ids.next())) {
-            id.get_or_init(|| new);
-        }
-    }
+    let ids = &exchange.call.server.local.ids;
+    exchange.info.identify(Some(&*exchange.head), makes.then_some(ids));
 }
 
 /// Replaces the client's headers by ours.

@@ -16,6 +16,7 @@ use crate::http::peer::Peer;
 use crate::http::server::Server;
 use crate::listen::Scheme;
 use crate::local::Local;
+use crate::local::ids::Ids;
 use crate::metrics::{Request, RequestLabels};
 use crate::rate::Permit;
 use crate::table::{PathEntry, Policy};
@@ -115,6 +116,18 @@ pub(super) fn follow(local: &Local, policy: &Policy) -> Option<Arc<Format>> {
 }
 
 impl RequestInfo {
+    /// Gives the request an id, unless it has one: the client's, else a new one of these.
+    pub(super) fn identify(&self, head: Option<&RequestHead>, ids: Option<&Ids>) {
+        if self.id.get().is_some() {
+            return;
+        }
+        let received =
+            head.and_then(|head| head.fields.joined(Known::XRequestId)).filter(|id| !id.is_empty());
+        if let Some(id) = received.or_else(|| ids.map(Ids::next)) {
+            _ = self.id.set(id);
+        }
+    }
+
     /// The request's id; empty if it has none yet.
     pub(super) fn id(&self) -> &[u8] {
         self.id.get().map_or(&[], |id| &id[..])
@@ -287,10 +300,7 @@ impl Drop for RequestRecord {
         if info.silent || !log.wanted() {
             return;
         }
-        info.id.get_or_init(|| {
-            let received = self.head.as_deref().and_then(|head| head.fields.joined(Known::XRequestId));
-            received.filter(|id| !id.is_empty()).unwrap_or_else(|| self.local.ids.next())
-        });
+        info.identify(self.head.as_deref(), Some(&self.local.ids));
         log.write(&Ended { record: self, took }, self.info.format.as_deref());
     }
 }

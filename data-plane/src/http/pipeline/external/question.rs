@@ -50,16 +50,9 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> R
         fields.add(Known::XOriginalUri, head.target());
         fields.add(Known::XScheme, exchange.scheme());
     }
-    for (name, _) in &external.set_headers {
-        fields.remove(&**name);
-    }
-    for (name, value) in &external.set_headers {
-        let value = variables::filled(value, exchange, allowance, |_| &[])?;
-        // nginx sends no header with an empty value, and each of several of one name.
-        if !value.is_empty() {
-            fields.append(&**name, value);
-        }
-    }
+    let set = external.set_headers.iter();
+    let set = set.map(|(name, value)| Ok((&**name, variables::filled(value, exchange, allowance, |_| &[])?)));
+    fields.replace_each(&set.collect::<Result<Vec<_>, Overlong>>()?);
     loops::mark(&mut fields);
     let mut out = Vec::with_capacity(1024);
     out.put_slice(external.method.as_deref().unwrap_or("GET").as_bytes());
