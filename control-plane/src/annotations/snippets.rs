@@ -215,8 +215,9 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let (mut pages, mut substitutions, mut chunks) = (None, None, None);
     let (mut told, mut closed) = (Vec::new(), Vec::new());
     let rest = snippet.map(|mut directives| {
+        let (server, location) = whole(to);
         if place == SnippetContext::Server {
-            closed = internal::close(&mut directives, &all_of(to, "configuration-snippet"));
+            closed = internal::close(&mut directives, &location);
         }
         if place == SnippetContext::Location && speaks(to, &["GRPC", "GRPCS"]) {
             directives = of_grpc(directives);
@@ -229,7 +230,6 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
             rest.retain(|it| !is_idle(it, to));
             chunks = framing::take(&mut rest);
         }
-        let (server, location) = whole(to);
         if !caches(server.iter().chain(&location)) {
             rest.retain(|it| it.depth > 0 || it.is_block || !it.name().starts_with("proxy_cache_"));
         }

@@ -1,14 +1,13 @@
 //! How answers of unknown length end: nginx' `chunked_transfer_encoding`.
 
-use super::tokens::Directive;
+use super::tokens::{Directive, switch};
 
 /// Takes the directive out of a snippet of a location, if it says one thing.
 pub(super) fn take(directives: &mut Vec<Directive>) -> Option<bool> {
     let is_one = |it: &Directive| it.name() == "chunked_transfer_encoding" && it.depth == 0 && !it.is_block;
     let mut said = directives.iter().filter(|it| is_one(it));
     let chunks = match said.next()?.arguments() {
-        [word] if word.eq_ignore_ascii_case("on") => true,
-        [word] if word.eq_ignore_ascii_case("off") => false,
+        [word] => switch(&word.to_ascii_lowercase())?,
         _ => return None,
     };
     if said.next().is_some() {
