@@ -145,21 +145,3 @@ fn concerns_one(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod faults {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, TimedOut};
-
-    use super::*;
-
-    /// The others say that there are no descriptors, or no memory: then somebody has to leave.
-    #[test]
-    fn what_concerns_one_connection_sends_nobody_away() {
-        for kind in [ConnectionAborted, ConnectionReset, Interrupted, TimedOut] {
-            assert!(concerns_one(&kind.into()), "{kind}");
-        }
-        for code in [24, 23, 12] {
-            assert!(!concerns_one(&io::Error::from_raw_os_error(code)), "{code}");
-        }
-    }
-}

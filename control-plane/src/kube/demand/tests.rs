@@ -40,6 +40,16 @@ impl Bench {
         Self { ledger, now: clock::now() }
     }
 
+    /// One Secret, `a`, which is wanted and was read.
+    fn with_one() -> Self {
+        let mut bench = Self::new();
+        bench.change(put("a", 1));
+        bench.want(&["a"]);
+        bench.next();
+        bench.read("a", 1);
+        bench
+    }
+
     fn change(&mut self, change: Change<()>) -> Option<Event> {
         self.ledger.change(ObjectKind::Secret, change)
     }
@@ -160,11 +170,7 @@ fn a_kind_that_may_not_be_listed_is_asked_for() {
 /// A list that was allowed shows nothing any more, so what it showed is asked for as well, until it is allowed again.
 #[test]
 fn what_was_listed_before_is_asked_for_where_listing_is_forbidden() {
-    let mut bench = Bench::new();
-    bench.change(put("a", 1));
-    bench.want(&["a"]);
-    bench.next();
-    bench.read("a", 1);
+    let mut bench = Bench::with_one();
     bench.pass(AGAIN.1);
     assert_eq!(bench.next(), None, "the watch tells of it");
     bench.ledger.list_forbidden(ObjectKind::Secret);
@@ -228,11 +234,7 @@ fn what_goes_during_a_read_does_not_come_back() {
 
 #[test]
 fn what_nobody_wants_is_dropped_after_a_while() {
-    let mut bench = Bench::new();
-    bench.change(put("a", 1));
-    bench.want(&["a"]);
-    bench.next();
-    bench.read("a", 1);
+    let mut bench = Bench::with_one();
     bench.want(&[]);
     assert_eq!(bench.pass(KEEP / 2), []);
     bench.want(&["a"]);
@@ -261,11 +263,7 @@ fn what_is_watched_by_name_is_never_taken_back() {
 
 #[test]
 fn what_nobody_wants_is_kept_from_when_it_was_wanted_last() {
-    let mut bench = Bench::new();
-    bench.change(put("a", 1));
-    bench.want(&["a"]);
-    bench.next();
-    bench.read("a", 1);
+    let mut bench = Bench::with_one();
     bench.want(&[]);
     assert_eq!(bench.pass(KEEP / 2), []);
     bench.want(&["a"]);

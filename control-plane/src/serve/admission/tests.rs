@@ -166,3 +166,15 @@ async fn a_connection_lasts_as_long_as_the_certificate_that_it_was_opened_with_o
     assert_eq!(ended, io::ErrorKind::TimedOut);
     assert_eq!(begun.elapsed().as_secs(), 150);
 }
+
+/// The others say that there are no descriptors, or no memory: then somebody has to leave.
+#[test]
+fn what_concerns_one_connection_sends_nobody_away() {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, TimedOut};
+    for kind in [ConnectionAborted, ConnectionReset, Interrupted, TimedOut] {
+        assert!(concerns_one(&kind.into()), "{kind}");
+    }
+    for code in [24, 23, 12] {
+        assert!(!concerns_one(&io::Error::from_raw_os_error(code)), "{code}");
+    }
+}
