@@ -205,11 +205,7 @@ async fn what_the_planes_log_is_for_people() {
     site.control.restart().await;
     site.control.inspect().await.in_sync(1).await;
     assert!(site.proxy.terminate().await.success());
-    eventually("the proxy has left", || async {
-        let log = site.control.log();
-        if log.contains("proxy left") { Ok(()) } else { Err(log) }
-    })
-    .await;
+    site.control.logs("proxy left").await;
     let logs = site.control.log() + &site.proxy.log();
     let lines = logs.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let is_ours = |line: &Value| line["target"].as_str().is_some_and(|it| it.contains("_plane"));

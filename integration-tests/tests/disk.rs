@@ -361,11 +361,7 @@ async fn a_key_dir_on_a_disk_is_refused_aloud() {
     let keys = dir.path().join("keys");
     let (site, _one) = two_states(&["--key-dir", keys.to_str().unwrap()]).await;
     metric(&site.proxy, "firth_state_failing", 0.0).await;
-    eventually("it says so", || async {
-        let log = site.proxy.log();
-        if log.contains("is not in memory") { Ok(()) } else { Err(log) }
-    })
-    .await;
+    site.proxy.logs("is not in memory").await;
     assert!(!keys.join("keys").exists());
     assert!(site.proxy.metrics().await.sum("firth_key_errors") >= 1.0);
 }

@@ -95,11 +95,7 @@ async fn a_certificate_is_shown_with_the_word_of_its_authority() {
     let process = authority.responder(responder);
     // One that is not there would be asked again a minute later. It serves one after the other: a connection on which
     // nothing is asked would be the last.
-    eventually("the responder is there", || async {
-        let log = process.log();
-        if log.contains("waiting for OCSP client connections") { Ok(()) } else { Err(log) }
-    })
-    .await;
+    process.logs("waiting for OCSP client connections").await;
     let site = site(&authority, &["--ocsp-networks", "127.0.0.0/8"]).await;
     let (https, folder) = (site.proxy.https(), authority.folder.path());
     eventually("a staple is shown", || async {

@@ -97,10 +97,7 @@ async fn an_ingress_has_the_addresses_of_the_load_balancer_and_follows_them() {
 
     // The Service is deleted: the known addresses stay.
     site.api.delete(&balancer(name)).await;
-    eventually("it is said", || async {
-        if site.control.log().contains("cannot be read") { Ok(()) } else { Err(()) }
-    })
-    .await;
+    site.control.logs("cannot be read").await;
     assert_eq!(status(&site.api, name, "web").await, both);
 }
 
@@ -198,10 +195,7 @@ async fn a_lease_that_cannot_be_had_holds_up_nothing_else() {
     let site = ClusterSite::start_with(cluster, name, &source, &flags).await;
     let origin = site.origin("one").await;
     site.route("web", "a.test", &origin).await;
-    eventually("it is said", || async {
-        if site.control.log().contains("cannot find out which replica writes") { Ok(()) } else { Err(()) }
-    })
-    .await;
+    site.control.logs("cannot find out which replica writes").await;
     site.route("api", "b.test", &origin).await;
     assert_eq!(status(&api, name, "web").await, Value::Null);
 }

@@ -96,10 +96,7 @@ async fn what_would_be_rejected_is_refused_and_nobody_waits_for_who_is_gone() {
 
     // API servers hear some seconds later that it ends.
     site.control.process().signal(Signal::Term);
-    eventually("its streams are told", || async {
-        site.control.log().contains("telling proxies to reconnect").then_some(()).ok_or("not yet")
-    })
-    .await;
+    site.control.logs("telling proxies to reconnect").await;
     for _ in 0..20 {
         let why = said(&site.api, &bad).await;
         assert!(why.contains("limit-rps"), "{why}");
