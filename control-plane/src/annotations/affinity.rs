@@ -16,6 +16,7 @@ pub(super) static ROWS: &[&Row] = &[
             Effect::Sets(|to, _| {
                 of(to);
                 to.location.issues_cookie = Some(true);
+                warn_of_the_path(to);
             }),
         ),
         doc: "A cookie keeps a client on its endpoint",
@@ -160,6 +161,17 @@ fn of<'a>(to: &'a mut Draft<'_>) -> &'a mut Affinity {
     to.backend.affinity.get_or_insert_with(|| Affinity { name: NAME.into(), ..Affinity::default() })
 }
 
+/// Browsers compare the cookie's path with that of a request as it is: they never send one back whose path is a regular
+/// expression.
+fn warn_of_the_path(to: &mut Draft<'_>) {
+    let has_groups = to.text("rewrite-target").is_some_and(|target| target.contains('$'));
+    if (to.is_on("use-regex") || has_groups) && to.text("session-cookie-path").is_none() {
+        let reason = "session-cookie-path should be set, too: the cookie's path is the path of the Ingress, and browsers \
+            do not send one back whose path is a regular expression";
+        to.fault(Severity::Warning, reason);
+    }
+}
+
 fn mode(to: &mut Draft<'_>, mode: &'static str) {
     let mode = match mode {
         "persistent" => AffinityMode::Persistent,
@@ -197,6 +209,24 @@ mod tests {
         let annotations =
             configured.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned()));
         read(&ObjectName::new("default", "web"), &annotations.collect())
+    }
+
+    #[test]
+    fn a_regular_expression_as_the_path_of_the_cookie_is_told() {
+        let cookie = ("affinity", "cookie");
+        for (beside, is_told) in [
+            (&[("use-regex", "true")][..], true),
+            (&[("rewrite-target", "/$2")], true),
+            (&[("use-regex", "true"), ("session-cookie-path", "/")], false),
+            (&[("use-regex", "false")], false),
+            (&[("rewrite-target", "/new")], false),
+            (&[], false),
+        ] {
+            let faults = parsed(&[&[cookie], beside].concat()).faults;
+            let tells = faults.iter().any(|it| it.reason.contains("session-cookie-path should be set"));
+            assert_eq!(tells, is_told, "{beside:?}");
+        }
+        assert_eq!(parsed(&[("use-regex", "true")]).faults.len(), 0);
     }
 
     #[test]
