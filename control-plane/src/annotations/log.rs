@@ -158,9 +158,9 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "enable-rewrite-log",
-        value: &Spec(BOOL, Effect::Dead),
+        value: &Spec(BOOL, Effect::Differs { unless: |it| !*it, without: "rewrites are not logged" }),
         default: "false",
-        doc: "nginx' own trace of rewrites",
+        doc: "How requests are rewritten is logged",
         harmless: true,
         ..Row::NEW
     },
