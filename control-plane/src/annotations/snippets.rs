@@ -6,6 +6,7 @@
 //! restrict access, nor to redirect elsewhere, nor to let anybody impersonate somebody are left out and reported. Any
 //! other directive might do one of these, and denies.
 
+mod bodies;
 mod branches;
 mod cookies;
 mod definitions;
@@ -212,7 +213,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut headers = Headers::default();
     let mut taken = Taken::default();
     let (mut lists, mut tls, mut cookies, mut limits, mut addresses) = (None, None, None, None, None);
-    let (mut pages, mut substitutions, mut chunks) = (None, None, None);
+    let (mut pages, mut substitutions, mut chunks, mut wait) = (None, None, None, None);
     let (mut told, mut closed) = (Vec::new(), Vec::new());
     let rest = snippet.map(|mut directives| {
         let (server, location) = whole(to);
@@ -239,6 +240,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
             limits = Limits::take(&mut rest, level);
             addresses = real_ip::take(&mut rest);
             substitutions = substitutions::take(&mut rest);
+            wait = bodies::take(&mut rest);
             if !has_pages(to, place) {
                 pages = pages::take(&mut rest, &server);
             }
@@ -273,7 +275,8 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let has_headers = headers.put(place, to);
     let chunks = chunks.filter(|chunks| !chunks);
     let changes_answers = cookies.is_some() || pages.is_some() || substitutions.is_some() || chunks.is_some();
-    if has_headers || needs_snippets || changes_answers || tls.is_some() || addresses.is_some() {
+    let changes_requests = tls.is_some() || addresses.is_some() || wait.is_some();
+    if has_headers || needs_snippets || changes_answers || changes_requests {
         to.needs_snippets();
     }
     match place {
@@ -286,6 +289,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     put(substitutions, place, to, |it| &mut it.substitutions, |it| &mut it.substitutions);
     put(pages, place, to, |it| &mut it.error_answers, |it| &mut it.error_answers);
     put(addresses, place, to, |it| &mut it.real_ip, |it| &mut it.own_real_ip);
+    put(wait, place, to, |it| &mut it.client_body_timeout, |it| &mut it.client_body_timeout);
     if chunks.is_some() {
         to.location.chunked_transfer_encoding = chunks;
     }

@@ -19,6 +19,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
         policy.error_answers = None;
         policy.substitutions = None;
         policy.chunked_transfer_encoding = None;
+        policy.client_body_timeout = None;
         policy.shortcuts = policy.shortcuts.and_then(answers);
         policy.backend_tls = policy.backend_tls.filter(|_| claim.has_secret_for_tls());
         if let Some(external) = &mut policy.external_auth {
@@ -37,7 +38,16 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
     let around = of_host.and_then(|it| it.substitutions.as_ref());
     policy.substitutions = substitutions::inherit(policy.substitutions, around);
     if let Some(OfHosts {
-        changes, hidden, lists, tls, cookie_flags, limits, real_ip, error_answers, ..
+        changes,
+        hidden,
+        lists,
+        tls,
+        cookie_flags,
+        limits,
+        real_ip,
+        error_answers,
+        client_body_timeout,
+        ..
     }) = of_host
     {
         if let Some(lists) = lists {
@@ -52,6 +62,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
         policy.host_error_answers = error_answers.clone();
         policy.hide_headers = policy.hide_headers.or_else(|| hidden.clone());
         policy.proxy_cookie_flags = policy.proxy_cookie_flags.or_else(|| cookie_flags.clone());
+        policy.client_body_timeout = policy.client_body_timeout.or(*client_body_timeout);
     }
     policy
 }

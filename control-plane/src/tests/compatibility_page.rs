@@ -97,7 +97,7 @@ fn snippet(name: &str) -> &'static str {
             "fixed answers that refuse are **honoured**; header directives and answers that let requests in with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"
         }
         _ => {
-            "fixed answers, address lists and limits are **honoured**; header directives, `proxy_cookie_flags`, rewrites, fixed error pages, `sub_filter`, `real_ip_header` and names for TLS to backends with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"
+            "fixed answers, address lists and limits are **honoured**; header directives, `proxy_cookie_flags`, rewrites, fixed error pages, `sub_filter`, `real_ip_header`, `client_body_timeout` and names for TLS to backends with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"
         }
     }
 }

@@ -382,6 +382,8 @@ pub struct OfHosts {
     pub substitutions: Option<Substitutions>,
     /// Answers in place of errors.
     pub error_answers: Option<ErrorAnswerList>,
+    /// Seconds between two reads of a body, for locations that say none themselves.
+    pub client_body_timeout: Option<u32>,
 }
 
 impl OfHosts {

@@ -99,6 +99,26 @@ fn flags_of_cookies_act_where_the_fleet_allows_snippets() {
     assert_eq!([flags(&world, "first"), flags(&world, "own")], [Vec::<String>::new(), Vec::new()]);
 }
 
+/// As `docs/examples/grpc` of ingress-nginx says it for streams of requests.
+#[test]
+fn a_wait_for_bodies_acts_where_the_fleet_allows_snippets() {
+    let wait = |world: &World, name: &str| route(world, name).policy.client_body_timeout;
+    let mut world = World::default();
+    world.apply(allowed("true"));
+    let text = "grpc_read_timeout \"1200s\"; grpc_send_timeout \"1200s\"; client_body_timeout \"1200s\";";
+    let first = ingress("first").at(1).annotation("server-snippet", text);
+    world.apply(first.annotation("backend-protocol", "GRPC").rule("a.test", &[("/", "a")]));
+    let own = ingress("own").at(2).annotation("configuration-snippet", "client_body_timeout 5m;");
+    world.apply(own.rule("a.test", &[("/own", "b")]));
+    world.apply(ingress("other").at(3).rule("a.test", &[("/other", "b")]));
+    let waits = ["first", "own", "other"].map(|name| wait(&world, name));
+    assert_eq!(waits, [Some(1_200), Some(300), Some(1_200)]);
+    let reasons = world.reasons("first");
+    assert!(!reasons.iter().any(|it| it.contains("client_body_timeout")), "{reasons:?}");
+    world.apply(allowed("false"));
+    assert_eq!([wait(&world, "first"), wait(&world, "own")], [None, None]);
+}
+
 #[test]
 fn a_folder_without_a_configmap_is_judged_as_one_whose_configmap_says_nothing_of_them() {
     let of = |data: Option<serde_json::Value>| {
