@@ -77,15 +77,17 @@ pub(crate) fn encode_argument(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-fn escape_one(byte: u8, out: &mut Vec<u8>) {
+/// Percent-encodes one octet.
+pub(crate) fn escape_one(byte: u8, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
 }
 
-/// Percent-encodes everything that is not unreserved (RFC 3986 2.3), for use in a query.
+/// Percent-encodes text for use in a query, as nginx' `set_escape_uri` does: all but letters, digits and what neither ends
+/// an argument nor has a meaning of its own there.
 pub(crate) fn escape(text: &[u8], out: &mut Vec<u8>) {
     for &byte in text {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+        if byte.is_ascii_alphanumeric() || b"-._~!$'()*,@`|".contains(&byte) {
             out.push(byte);
         } else {
             escape_one(byte, out);

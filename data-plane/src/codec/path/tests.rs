@@ -77,6 +77,10 @@ fn query_value_is_escaped() {
     let mut out = Vec::new();
     escape(b"/a b?x=1&y=\xff~", &mut out);
     assert_eq!(out, b"%2Fa%20b%3Fx%3D1%26y%3D%FF~");
+    out.clear();
+    escape(b"\x01!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\x7f", &mut out);
+    let as_nginx: &[u8] = b"%01!%22%23$%25%26'()*%2B,-.%2F%3A%3B%3C%3D%3E%3F@%5B%5C%5D%5E_`%7B|%7D~%7F";
+    assert_eq!(out, as_nginx);
 }
 
 #[test]

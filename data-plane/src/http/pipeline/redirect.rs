@@ -81,7 +81,7 @@ pub(super) fn unbroken(text: &[u8]) -> Vec<u8> {
         if (b'!'..=b'~').contains(&byte) {
             out.push(byte);
         } else {
-            path::escape(&[byte], &mut out);
+            path::escape_one(byte, &mut out);
         }
     }
     out

@@ -12,7 +12,7 @@ use super::{PASSED_BY, UNCOUNTED, is_grpc, link, pick, target};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Framing, Known, RequestHead, ResponseHead};
-use crate::codec::path::escape;
+use crate::codec::path::escape_one;
 use crate::http::pipeline::{self, Exchange, HeaderScope};
 use crate::http::reply::{Reply, ReplyBody};
 use crate::table::policy::retries::Retries;
@@ -339,11 +339,11 @@ async fn join(
 fn spelled(target: &[u8]) -> Vec<u8> {
     let is_odd = |octet: &u8| !octet.is_ascii() || b"\"<>`".contains(octet);
     let mut made = Vec::with_capacity(2 * target.len());
-    for piece in target.chunk_by(|one, other| is_odd(one) == is_odd(other)) {
-        if is_odd(&piece[0]) {
-            escape(piece, &mut made);
+    for octet in target {
+        if is_odd(octet) {
+            escape_one(*octet, &mut made);
         } else {
-            made.extend_from_slice(piece);
+            made.push(*octet);
         }
     }
     made
