@@ -49,7 +49,7 @@ impl Suite {
 pub(super) fn chosen(list: &str) -> Vec<u32> {
     let mut chosen: Vec<&Suite> = Vec::new();
     let mut banned: Vec<u32> = Vec::new();
-    for item in list.split([':', ',', ' ']).filter(|item| !item.is_empty()) {
+    for item in list.split([':', ',', ';', ' ', '\n']).filter(|item| !item.is_empty()) {
         if item == "@STRENGTH" {
             chosen.sort_by_key(|suite| suite.words.contains(&"AES128"));
             continue;
@@ -105,6 +105,7 @@ mod tests {
             (":!:+:-:", &[]),
             ("AES128:ALL:@STRENGTH", &[0xc02c, 0xc030, 0xcca9, 0xcca8, 0xc02b, 0xc02f]),
             ("CHACHA20+aRSA:@SECLEVEL=1", &[0xcca8]),
+            ("CHACHA20+aRSA, AES128+aRSA;AES256+aRSA;", &[0xcca8, 0xc02f, 0xc030]),
         ] {
             assert_eq!(chosen(list), suites, "{list}");
         }

@@ -13,7 +13,7 @@ use crate::problem::{Severity, shown};
 /// `ssl-ciphers`.
 pub(crate) static SSL_CIPHERS: Row = Row {
     name: "ssl-ciphers",
-    value: &Spec(CIPHERS, Effect::Sets(|to, it| to.location.ssl_ciphers = known(to, &it))),
+    value: &Spec(SEPARATED_CIPHERS, Effect::Sets(|to, it| to.location.ssl_ciphers = known(to, &it))),
     default: "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305",
     doc: "Ciphers of TLS 1.2 with clients, in OpenSSL's words; only those with forward secrecy are known",
     ..Row::NEW
@@ -114,14 +114,26 @@ pub(super) fn known(to: &mut Draft<'_>, text: &str) -> Option<NumberList> {
 
 /// The syntax of OpenSSL's cipher lists.
 pub(super) const CIPHERS: Grammar<String> = Grammar {
-    words: "an OpenSSL list of ciphers",
+    words: "an OpenSSL list of ciphers with colons between them",
+    read: |text| text.chars().all(is_of_ciphers).then(|| text.trim().to_owned()),
+    good: &["HIGH:!aNULL", "ECDHE-RSA-AES128-GCM-SHA256"],
+    bad: &["HIGH;x", "HIGH,x", "a{b"],
+};
+
+/// The same for the ConfigMap, which is not checked in ingress-nginx: with all separators of OpenSSL.
+const SEPARATED_CIPHERS: Grammar<String> = Grammar {
+    words: CIPHERS.words,
     read: |text| {
-        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "!:+-_@= ".contains(c);
+        let is_allowed = |c: char| is_of_ciphers(c) || ",;\n".contains(c);
         text.chars().all(is_allowed).then(|| text.trim().to_owned())
     },
-    good: &["HIGH:!aNULL", "ECDHE-RSA-AES128-GCM-SHA256"],
-    bad: &["HIGH;x", "a{b"],
+    good: &["HIGH:!aNULL", "AES128,AES256", "AES128; AES256;", "AES128:\nAES256\n"],
+    bad: &["a{b", "a'b"],
 };
+
+fn is_of_ciphers(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "!:+-_@= ".contains(c)
+}
 
 /// nginx' times, in whole seconds; a session that may not be resumed for even a second is disabled.
 const SESSION: Grammar<u32> = Grammar {

@@ -69,6 +69,21 @@ fn an_algorithm_that_nobody_knows_or_that_needs_more_is_round_robin() {
     }
 }
 
+/// As OpenSSL reads them.
+#[test]
+fn ciphers_have_any_separator() {
+    let suites = |text: &str| {
+        let (settings, faults) = compiled(&[("ssl-ciphers", text)]);
+        (settings.defaults.ssl_ciphers.map(|list| list.values), faults.len())
+    };
+    let [aes256, aes128] = ["ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-RSA-AES128-GCM-SHA256"];
+    for between in [":", ",", ", ", ";", " ", "\n"] {
+        let list = format!("{aes256}{between}{aes128}");
+        assert_eq!(suites(&list), (Some(vec![0xc030, 0xc02f]), 0), "{between:?}");
+    }
+    assert_eq!(suites("AES256'; deny all"), (None, 1));
+}
+
 /// As a block of YAML has it: ingress-nginx does not trim what is a number or a boolean.
 #[test]
 fn numbers_and_booleans_have_no_line_break_at_their_end() {
