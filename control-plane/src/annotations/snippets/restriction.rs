@@ -225,7 +225,6 @@ mod tests {
             "\"deny\" all;",
             "'deny' all;",
             "proxy_read_timeout 5; }\nlocation /x { deny all;",
-            "add_header X-A b",
             "add_header X-A \"b;",
             "include /etc/nginx/acl.conf;",
             "DENY all;",
@@ -262,6 +261,7 @@ mod tests {
             "absolute_redirect off; server_name_in_redirect off; client_header_timeout 60; ignore_invalid_headers off;",
             "resolver kube-dns.kube-system.svc valid=10s; client_max_body_size 2G; error_page 403 @closed;",
             "server_tokens off; proxy_hide_header X-Powered-By; more_clear_headers Server;",
+            "add_header X-A b",
         ] {
             assert_eq!(restriction(text), None, "{text}");
         }

@@ -111,11 +111,14 @@ fn read(chars: &mut Chars<'_>) -> Result<Vec<Directive>, &'static str> {
             first => words.push(bare(first, chars)),
         }
     }
-    match (words.is_empty(), depth) {
-        (true, 0) => Ok(found),
-        (true, _) => Err("expected a closing }"),
-        (false, _) => Err("expected a semicolon at the end"),
+    if depth > 0 {
+        return Err("expected a closing }");
     }
+    // What is meant is clear. nginx would take what follows in its configuration for further arguments.
+    if !words.is_empty() {
+        found.push(Directive { words, is_block: false, depth });
+    }
+    Ok(found)
 }
 
 type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
@@ -191,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_does_not_end_is_an_error() {
-        for text in ["a", "a {", "}", "a; }", "a \"b;", "a 'b", "{ a; }", ";", "a { b }", "a \"b\"c;"] {
+        for text in ["a {", "}", "a; }", "a \"b;", "a 'b", "{ a; }", ";", "a { b }", "a \"b\"c;"] {
             assert!(directives(text).is_err(), "{text}");
         }
     }
@@ -202,10 +205,17 @@ mod tests {
             ("location /a {\n  deny all\n}", "line 3: expected a semicolon before }"),
             ("location /a\n  return 403;\n}\n", "line 3: } closes no block"),
             ("a b;\nadd_header X-A \"b;\n", "line 3: expected a closing quote, and a space behind it"),
-            ("a b;\nc d", "line 2: expected a semicolon at the end"),
             ("if ($a) {\n  b c;\n", "line 3: expected a closing }"),
+            ("if ($a) {\n  b c\n", "line 3: expected a closing }"),
         ] {
             assert_eq!(directives(text), Err(why.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_last_directive_needs_no_semicolon() {
+        for text in ["a b;\nc d", "a b; c d # e", "a b; c 'd'\n"] {
+            assert_eq!(directives(text), directives("a b; c d;"), "{text}");
         }
     }
 
