@@ -7,7 +7,7 @@ pub(super) fn take(directives: &mut Vec<Directive>) -> Option<bool> {
     let is_one = |it: &Directive| it.name() == "chunked_transfer_encoding" && it.depth == 0 && !it.is_block;
     let mut said = directives.iter().filter(|it| is_one(it));
     let chunks = match said.next()?.arguments() {
-        [word] => switch(&word.to_ascii_lowercase())?,
+        [word] => switch(word)?,
         _ => return None,
     };
     if said.next().is_some() {

@@ -16,7 +16,7 @@ use shared::template::{Part, Template, Variable};
 use super::limits::Limits;
 use super::lists::Lists;
 use super::restriction::OURS;
-use super::tokens::Directive;
+use super::tokens::{Directive, switch};
 use super::variables;
 use super::{expires, hints};
 use crate::annotations::draft::Draft;
@@ -126,14 +126,16 @@ impl Headers {
             // These ask for the default behaviour: no version is sent, a backend's certificate is verified only if an
             // annotation asks for it, nobody is asked or inspected by what is not set up, and `Location` headers of a
             // backend are not changed.
-            ("auth_basic" | "auth_request" | "modsecurity" | "proxy_ssl_verify" | "server_tokens", _)
+            ("auth_basic" | "auth_request" | "proxy_cache", _)
             | ("proxy_redirect", SnippetContext::Location) => matches!(arguments, [word] if word == "off"),
+            ("modsecurity" | "proxy_intercept_errors" | "proxy_ssl_verify" | "server_tokens", _) => {
+                matches!(arguments, [word] if switch(word) == Some(false))
+            }
             // The default, too; and a name that ingress-nginx has for another server, which ignores this one.
             ("proxy_pass_request_body" | "proxy_pass_request_headers", _) => {
-                matches!(arguments, [word] if word == "on")
+                matches!(arguments, [word] if switch(word) == Some(true))
             }
             ("server_name", SnippetContext::Server) => matches!(arguments, [name] if name == "_"),
-            ("proxy_cache" | "proxy_intercept_errors", _) => matches!(arguments, [word] if word == "off"),
             // How much nginx writes into a log that there is not here.
             ("limit_conn_log_level" | "limit_req_log_level" | "log_not_found" | "log_subrequest", _) => true,
             ("proxy_pass_header", _) => matches!(arguments, [name] if hints::passes_anyway(name)),
@@ -477,6 +479,8 @@ mod tests {
         assert_eq!(statuses("more_clear_headers X-A -s 404;"), Some(vec![404]));
         assert_eq!(answers("expires 1h;"), [(Expires, String::new(), "3600".to_owned())]);
         assert_eq!(answers("more_set_headers \"X-Frame-Options DENY\"; server_tokens off;"), []);
+        assert_eq!(answers("server_tokens OFF; proxy_ssl_verify Off; proxy_pass_request_body ON;"), []);
+        assert!(taken("auth_basic OFF;", SnippetContext::Location).is_none(), "it is the name of a realm");
     }
 
     #[test]

@@ -56,8 +56,9 @@ impl Lists {
             let [word] = it.arguments() else { return None };
             lists.are_rules |= it.name() != "satisfy";
             match (it.name(), word.as_str()) {
-                ("satisfy", "any") => lists.satisfies_any = Some(true),
-                ("satisfy", "all") => lists.satisfies_any = Some(false),
+                // In any case, as nginx reads all but addresses.
+                ("satisfy", word) if word.eq_ignore_ascii_case("any") => lists.satisfies_any = Some(true),
+                ("satisfy", word) if word.eq_ignore_ascii_case("all") => lists.satisfies_any = Some(false),
                 ("satisfy", _) => return None,
                 _ if end.is_some() => return None,
                 (name, "all") => end = Some(name),
@@ -160,6 +161,7 @@ mod tests {
             ("deny 10.0.0.1; allow 10.0.0.0/8; deny all;", lists(Some(&["10.0.0.0/8"]), &["10.0.0.1"], None)),
             ("deny 10.0.0.1; allow all;", lists(None, &["10.0.0.1"], None)),
             ("deny all;", lists(None, &["0.0.0.0/0", "::/0"], None)),
+            ("satisfy ANY; allow ::1; deny all;", lists(Some(&["::1"]), &[], Some(true))),
             ("satisfy any; allow ::1; deny all;", lists(Some(&["::1"]), &[], Some(true))),
             ("allow all;", lists(None, &[], None)),
         ] {

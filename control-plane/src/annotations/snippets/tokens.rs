@@ -52,11 +52,11 @@ impl Directive {
     }
 }
 
-/// The value of a flag of nginx; `None`: it is none.
+/// The value of a flag of nginx, which reads it in any case; `None`: it is none.
 pub(super) fn switch(word: &str) -> Option<bool> {
     match word {
-        "on" => Some(true),
-        "off" => Some(false),
+        word if word.eq_ignore_ascii_case("on") => Some(true),
+        word if word.eq_ignore_ascii_case("off") => Some(false),
         _ => None,
     }
 }
@@ -217,6 +217,12 @@ mod tests {
         for text in ["a b;\nc d", "a b; c d # e", "a b; c 'd'\n"] {
             assert_eq!(directives(text), directives("a b; c d;"), "{text}");
         }
+    }
+
+    #[test]
+    fn flags_have_any_case() {
+        let words = ["on", "ON", "Off", "off", "yes", ""];
+        assert_eq!(words.map(switch), [Some(true), Some(true), Some(false), Some(false), None, None]);
     }
 
     proptest! {
