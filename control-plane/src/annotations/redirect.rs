@@ -107,7 +107,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "permanent-redirect",
         risk: Risk::Medium,
-        value: &Spec(URL, Effect::Sets(|to, it| to.location.permanent_redirect = Some(it))),
+        value: &Spec(FIXED_URL, Effect::Sets(|to, it| to.location.permanent_redirect = Some(it))),
         bad: Bad::Reject,
         unread_beside: Some("temporal-redirect"),
         empty: Empty::DropsGroup,
@@ -138,7 +138,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "temporal-redirect",
         risk: Risk::Medium,
-        value: &Spec(URL, Effect::Sets(temporal)),
+        value: &Spec(FIXED_URL, Effect::Sets(temporal)),
         bad: Bad::Reject,
         empty: Empty::DropsGroup,
         group: "redirects",
@@ -163,6 +163,12 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &USE_PORT_IN_REDIRECTS,
 ];
+
+/// A URL (ingress-nginx' `URLIsValidRegex`), which says what may have variables.
+const FIXED_URL: Grammar<String> = Grammar {
+    words: "a URL of letters, digits and / - . _ ~ : , ? & = (with variables: `return 301 https://x.test$request_uri;` in a configuration-snippet)",
+    ..URL
+};
 
 /// Sets a complete URL. Any other text drops the other redirects, too, as an invalid value would ([`Bad::DropGroup`]),
 /// although the grammar accepts it.
@@ -219,6 +225,14 @@ mod tests {
         let annotations =
             configured.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned()));
         read(&ObjectName::new("default", "web"), &annotations.collect())
+    }
+
+    #[test]
+    fn an_url_with_variables_is_told_where_they_are_possible() {
+        for name in ["permanent-redirect", "temporal-redirect"] {
+            let it = parsed(&[(name, "https://x.test$request_uri")]);
+            assert!(format!("{:?}", it.faults).contains("`return 301 "), "{name}: {:?}", it.faults);
+        }
     }
 
     #[test]
