@@ -64,7 +64,7 @@ impl Page {
 /// The response to a method, path and query.
 pub fn respond(pages: &dyn Pages, method: &Method, path: &str, query: Option<&str>) -> Page {
     if method != Method::GET && method != Method::HEAD {
-        return Page::text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+        return Page::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD: these pages change nothing\n");
     }
     pages.page(path, query).unwrap_or_else(|| Page::text(StatusCode::NOT_FOUND, "not found\n"))
 }
@@ -90,6 +90,8 @@ mod tests {
         assert_eq!(status(Method::HEAD, "/one"), StatusCode::OK);
         assert_eq!(status(Method::GET, "/two"), StatusCode::NOT_FOUND);
         assert_eq!(status(Method::POST, "/one"), StatusCode::METHOD_NOT_ALLOWED);
+        let posted = respond(&One, &Method::POST, "/one", None);
+        assert_eq!(posted.body, "only GET and HEAD: these pages change nothing\n");
     }
 
     #[test]
