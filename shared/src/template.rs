@@ -80,8 +80,10 @@ pub enum Variable {
     PeerAddress,
     /// `$remote_user`: of basic authentication.
     User,
-    /// `$req_id`, `$request_id`.
+    /// `$req_id`: the client's `X-Request-ID`, else as `$request_id`.
     RequestId,
+    /// `$request_id`: one that no client chooses.
+    OwnId,
     /// `$content_type`.
     ContentType,
     /// `$content_length`.
@@ -159,7 +161,8 @@ impl Variable {
             "binary_remote_addr" => Self::ClientBytes,
             "realip_remote_addr" => Self::PeerAddress,
             "remote_user" => Self::User,
-            "req_id" | "request_id" => Self::RequestId,
+            "req_id" => Self::RequestId,
+            "request_id" => Self::OwnId,
             "content_type" => Self::ContentType,
             "content_length" => Self::ContentLength,
             "proxy_add_x_forwarded_for" => Self::ForwardedFor,

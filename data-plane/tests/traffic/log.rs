@@ -286,6 +286,29 @@ fn a_line_is_made_of_what_the_fleet_says() {
     );
 }
 
+/// As in ingress-nginx: no other id is made up for the log.
+#[test]
+fn the_id_in_the_log_is_the_one_that_the_endpoint_was_told() {
+    let origin = Origin::says("hi");
+    let mut proxy = Proxy::start();
+    for (path, makes) in [("/on", true), ("/off", false)] {
+        let said = LocationPolicy { generate_request_id: Some(makes), ..LocationPolicy::default() };
+        proxy.policies(false, &[(path, said)]);
+        proxy.endpoints(&path[1..], &[origin.address]);
+    }
+    let format = Some("$req_id|$request_id".into());
+    let defaults = LocationPolicy { log_format_upstream: format, ..LocationPolicy::default() };
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let mut client = Client::new(proxy.http);
+    client.ask("GET /off HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    client.ask("GET /off HTTP/1.1\r\nHost: a.test\r\nX-Request-ID: mine\r\n\r\n");
+    drop(client);
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    let lines: Vec<_> = log.lines().map(|line| line.split_once('|').unwrap()).collect();
+    assert_eq!([lines[0].0, lines[1].0], ["", "mine"]);
+    assert!(lines.iter().all(|(_, own)| own.len() == 32), "{lines:?}");
+}
+
 #[test]
 fn a_line_of_json_is_json_whatever_the_client_says() {
     let format = r#"{"agent": "$http_user_agent", "x": "$http_x", "user": "$remote_user", "uri": "$uri", "n": $status}"#;

@@ -111,8 +111,9 @@ fn request_has_an_id_wherever_a_snippet_asks_for_it() {
     let origin = Origin::says("here");
     let nameless = only_if("$request_id", ShortcutComparison::Equals, "", says(403, ""));
     let blocks = vec![
-        block(ShortcutPath::Exact, "/id", vec![says(200, "$request_id")]),
-        block(ShortcutPath::Exact, "/to", vec![says(302, "/?id=$request_id")]),
+        block(ShortcutPath::Exact, "/id", vec![says(200, "$req_id")]),
+        block(ShortcutPath::Exact, "/to", vec![says(302, "/?id=$req_id")]),
+        block(ShortcutPath::Exact, "/ids", vec![says(200, "$request_id $req_id $request_id")]),
     ];
     let of_host = Shortcuts { shortcuts: vec![nameless.clone()], blocks };
     let location = LocationPolicy { shortcuts: Some(plain(vec![nameless])), ..LocationPolicy::default() };
@@ -123,6 +124,12 @@ fn request_has_an_id_wherever_a_snippet_asks_for_it() {
     let own = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nX-Request-ID: mine\r\n\r\n");
     assert_eq!(client.ask(&own("/id")).text(), "mine");
     assert_eq!(place_of(&client.ask(&own("/to"))), Some("http://a.test/?id=mine"));
+    // The one that is unique, since no client chooses it.
+    let ids = client.ask(&own("/ids")).text().to_owned();
+    let [first, chosen, last] = ids.split(' ').collect::<Vec<_>>()[..] else { panic!("{ids}") };
+    assert!(first == last && first.len() == 32 && chosen == "mine", "{ids}");
+    let ids = client.get("/ids").text().to_owned();
+    assert!(ids.split(' ').all(|id| id.len() == 32 && ids.starts_with(id)), "{ids}");
     assert_eq!(client.get("/").status, 200);
     assert_eq!(origin.seen()[0].all("x-request-id")[0].len(), 32);
 }

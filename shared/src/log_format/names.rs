@@ -65,8 +65,10 @@ pub enum Value {
     Host,
     /// `$server_name`: the host of the rules that served it.
     ServerName,
-    /// `$req_id`, `$request_id`.
+    /// `$req_id`: the client's `X-Request-ID`, else as `$request_id`.
     RequestId,
+    /// `$request_id`: one that no client chooses.
+    OwnId,
     /// `$connection_requests`: number of the request on it.
     ConnectionRequests,
     Namespace,
@@ -293,7 +295,8 @@ impl Value {
             "http2" => Self::Http2,
             "host" => Self::Host,
             "server_name" => Self::ServerName,
-            "req_id" | "request_id" => Self::RequestId,
+            "req_id" => Self::RequestId,
+            "request_id" => Self::OwnId,
             "connection_requests" => Self::ConnectionRequests,
             "namespace" => Self::Namespace,
             "ingress_name" => Self::Ingress,

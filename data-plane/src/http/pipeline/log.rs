@@ -91,6 +91,8 @@ pub(crate) struct RequestInfo {
     pub(crate) user: Option<Vec<u8>>,
     /// X-Request-ID, from when it is first asked for. Never empty.
     pub(crate) id: OnceCell<Bytes>,
+    /// Its id that no client chooses, from when it is first asked for: the same unless the client sent one.
+    own_id: OnceCell<Bytes>,
     /// Whether it is not logged.
     pub(crate) silent: bool,
     /// The endpoints that were tried.
@@ -123,9 +125,14 @@ impl RequestInfo {
         }
         let received =
             head.and_then(|head| head.fields.joined(Known::XRequestId)).filter(|id| !id.is_empty());
-        if let Some(id) = received.or_else(|| ids.map(Ids::next)) {
+        if let Some(id) = received.or_else(|| ids.map(|ids| self.own_id(ids).clone())) {
             _ = self.id.set(id);
         }
+    }
+
+    /// The request's id that no client chooses.
+    pub(super) fn own_id(&self, ids: &Ids) -> &Bytes {
+        self.own_id.get_or_init(|| ids.next())
     }
 
     /// The request's id; empty if it has none yet.
@@ -160,6 +167,7 @@ impl RequestRecord {
                 client: None,
                 user: None,
                 id: OnceCell::new(),
+                own_id: OnceCell::new(),
                 silent: false,
                 attempts: Attempts::default(),
                 place: 1,
@@ -292,6 +300,7 @@ impl Drop for RequestRecord {
         metrics.busy.set(metrics.busy.value().saturating_sub(1));
         info.attempts.end(now);
         self.count(took);
+        let makes_id = self.location.get().is_none_or(|it| it.policy.forwarding.makes_id);
         let info = &mut self.info;
         // A panic may have unwound while a line was written.
         let Ok(mut log) = self.local.log.try_borrow_mut() else {
@@ -300,7 +309,7 @@ impl Drop for RequestRecord {
         if info.silent || !log.wanted() {
             return;
         }
-        info.identify(self.head.as_deref(), Some(&self.local.ids));
+        info.identify(self.head.as_deref(), makes_id.then_some(&self.local.ids));
         log.write(&Ended { record: self, took }, self.info.format.as_deref());
     }
 }

@@ -137,6 +137,7 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
             forwarded::identify(exchange, location.is_none_or(|it| it.policy.forwarding.makes_id));
             out.extend_from_slice(info.id());
         }
+        Variable::OwnId => out.extend_from_slice(info.own_id(&call.server.local.ids)),
         Variable::ContentType => out.extend_from_slice(&field(Known::ContentType)),
         Variable::ContentLength => out.extend_from_slice(&field(Known::ContentLength)),
         Variable::Namespace => out.extend_from_slice(owner().0.as_bytes()),

@@ -116,7 +116,7 @@ mod tests {
             let configured = BackendPolicy {
                 hash_subset: Some(true),
                 hash_subset_size: size,
-                ..configured(None, Some("$request_id"))
+                ..configured(None, Some("$req_id"))
             };
             let Balancing::Hash(it) = Balancing::compile(&configured, &BackendPolicy::default()) else {
                 panic!()

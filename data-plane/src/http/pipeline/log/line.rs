@@ -49,6 +49,7 @@ impl Source for Ended<'_> {
             Value::Http2 => text(record.http2(), out),
             Value::ConnectionRequests => number(info.place.into(), out),
             Value::RequestId => text(info.id(), out),
+            Value::OwnId => text(info.own_id(&record.local.ids), out),
             Value::Hostname => text(variables::hostname().as_bytes(), out),
             Value::Pid => number(std::process::id().into(), out),
             Value::Version => text(VERSION.as_bytes(), out),
