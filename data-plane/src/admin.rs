@@ -112,8 +112,12 @@ impl Pages for ProxyPages {
         Some(match path {
             "/metrics" => self.metrics(),
             "/readyz" => self.not_ready().map_or_else(|| self.ready(), |why| Page::health(Some(why))),
+            // For load balancers (as in ingress-nginx): a proxy that leaves is sent nothing any more.
+            "/healthz" if self.drain.phase() > Phase::Serving => {
+                Page::text(StatusCode::INTERNAL_SERVER_ERROR, "shutting down\n")
+            }
             // The process ends when one of its threads fails, so any response means that it is alive.
-            "/healthz" => Page::health(None),
+            "/healthz" | "/livez" => Page::health(None),
             "/nginx_status" if self.debug => Page::text(StatusCode::OK, self.metrics.stub()),
             "/is-dynamic-lb-initialized" if self.debug => match self.view.borrow().complete {
                 true => Page::text(StatusCode::OK, "OK\n"),
@@ -122,7 +126,6 @@ impl Pages for ProxyPages {
             path if self.debug && path.starts_with("/configuration/") => {
                 management::page(&self.tables.current(), path, query)
             }
-            "/livez" if self.debug => Page::health(None),
             "/debug/table" if self.debug => {
                 let host =
                     query.and_then(|query| query.split('&').find_map(|pair| pair.strip_prefix("host=")));
@@ -238,14 +241,15 @@ mod tests {
         assert_eq!(status(&pages, "/readyz"), Some(200));
         drain.run(std::time::Duration::ZERO, std::time::Duration::ZERO, || false).await;
         assert_eq!(status(&pages, "/readyz"), Some(503));
-        assert_eq!(status(&pages, "/healthz"), Some(200));
+        assert_eq!(status(&pages, "/healthz"), Some(500), "load balancers look at it");
+        assert_eq!(status(&pages, "/livez"), Some(200), "it is not to be restarted");
     }
 
     #[test]
     fn health_has_nothing_else() {
         let (pages, _drain, _view) = pages(View::default());
         assert_eq!(status(&pages, "/metrics"), Some(200));
-        assert_eq!(status(&pages, "/livez"), None);
+        assert_eq!(status(&pages, "/livez"), Some(200));
         assert_eq!(status(&pages, "/debug/table"), None);
         for path in ["/nginx_status", "/is-dynamic-lb-initialized", "/configuration/backends"] {
             assert_eq!(status(&pages, path), None, "{path}");

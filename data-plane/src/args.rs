@@ -64,7 +64,7 @@ pub struct Args {
     /// Loopback address or unix:/PATH for /healthz, /readyz, /livez, /metrics, /nginx_status, /configuration/* and /debug/table?host=NAME. Default: none
     #[arg(long, env = "FIRTH_ADMIN", value_name = "ADDR")]
     pub admin: Option<Local>,
-    /// Address for probes and scrapes: only /healthz, /readyz and /metrics. Default: none
+    /// Address for probes and scrapes: only /healthz, /readyz, /livez and /metrics. Default: none
     #[arg(long, env = "FIRTH_HEALTH", value_name = "ADDR", value_parser = socket::parse)]
     pub health: Option<SocketAddr>,
     /// Access log: stdout, off, or a file to append to

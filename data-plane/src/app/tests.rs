@@ -47,7 +47,7 @@ async fn waits_and_ends_without_a_control_plane() {
             ("/healthz", 200, 200),
             ("/readyz", 503, 503),
             ("/metrics", 200, 200),
-            ("/livez", 200, 404),
+            ("/livez", 200, 200),
             ("/debug/table", 200, 404),
         ]
     );
