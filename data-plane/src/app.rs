@@ -91,6 +91,8 @@ pub struct Running {
     grace: Duration,
     deadline: Duration,
     drain: Drain,
+    /// Whether it has begun to listen.
+    has_listened: Arc<AtomicBool>,
     metrics: Metrics,
     view: watch::Receiver<View>,
     /// Stops the control and the service thread.
@@ -143,6 +145,7 @@ async fn start_knowing(args: Args, names: KnownNames, alone: bool) -> anyhow::Re
         grace: plan.grace,
         deadline: plan.deadline,
         drain,
+        has_listened: Arc::clone(&clients_may_come),
         metrics: metrics.clone(),
         view: plan.view,
         stop,
@@ -261,9 +264,10 @@ impl Running {
         };
         info!(open = self.metrics.open(), "leaving");
         let metrics = self.metrics;
-        // If a part of the process is broken, there is no grace period.
+        // If a part of the process is broken, there is no grace period; nor for clients that could never come.
         let (grace, deadline) = match failed {
-            None => (self.grace, self.deadline),
+            None if self.has_listened.load(Ordering::Relaxed) => (self.grace, self.deadline),
+            None => (Duration::ZERO, self.deadline),
             Some(_) => (Duration::ZERO, Duration::ZERO),
         };
         self.drain.run(grace, deadline, || metrics.open() > 0).await;

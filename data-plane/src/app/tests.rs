@@ -26,7 +26,20 @@ async fn waits_and_ends_without_a_control_plane() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("made/when/missing");
     let any = "127.0.0.1:0";
-    let flags = ["--insecure", "--http", any, "--http", any, "--https", any, "--admin", any, "--health", any];
+    let flags = [
+        "--insecure",
+        "--drain-grace=3600",
+        "--http",
+        any,
+        "--http",
+        any,
+        "--https",
+        any,
+        "--admin",
+        any,
+        "--health",
+        any,
+    ];
     let state_flag = format!("--state-dir={}", state.display());
     let flags: Vec<&str> = flags.into_iter().chain([state_flag.as_str()]).collect();
     let running = start(args(&flags)).await.unwrap();
@@ -54,7 +67,9 @@ async fn waits_and_ends_without_a_control_plane() {
     let second = args(&["--insecure", "--https", any, "--admin", &admin.to_string()]);
     let taken = format!("{:#}", start(second).await.unwrap_err());
     assert!(taken.starts_with(&format!("cannot listen on {admin} (--admin): ")), "{taken}");
-    running.until(std::future::ready(())).await.unwrap();
+    // No load balancer has to notice first.
+    let ended = running.until(std::future::ready(()));
+    timeout(Duration::from_secs(600), ended).await.expect("there is no grace").unwrap();
 }
 
 #[tokio::test]
