@@ -54,6 +54,7 @@ pub mod login;
 mod pins;
 pub mod record;
 mod rounds;
+mod server_clock;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
 mod sink;

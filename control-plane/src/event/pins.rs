@@ -1,6 +1,7 @@
 //! Requests to change the stored pin, and their results.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -28,6 +29,11 @@ pub enum PinChange {
         /// Its revision; `None`: none is known, and an unknown one is kept.
         revision: Option<Arc<str>>,
     },
+    /// Delete the stored pin, if it still has this revision and has expired by the clock of where it is stored.
+    Expire {
+        /// The pin, which has expired by the local clock.
+        pin: Arc<Pin>,
+    },
 }
 
 /// Why the stored pin was not changed.
@@ -45,6 +51,12 @@ pub enum PinRefused {
     TooLarge {
         /// Its size.
         reason: String,
+    },
+    /// It has not expired.
+    #[error("the pin has {} s left by the API server's clock: the clock here is ahead", .left.as_secs())]
+    Early {
+        /// How long it lasts from now on.
+        left: Duration,
     },
     /// It is unknown whether it was stored.
     #[error("it is not known whether the decision is stored; ask again: {reason}")]

@@ -123,7 +123,7 @@ impl Decider {
             match refused {
                 PinRefused::Overtaken { .. } => Status::aborted(refused.to_string()),
                 PinRefused::TooLarge { .. } => Status::resource_exhausted(refused.to_string()),
-                PinRefused::Unknown { .. } | PinRefused::Failed { .. } => {
+                PinRefused::Early { .. } | PinRefused::Unknown { .. } | PinRefused::Failed { .. } => {
                     Status::unavailable(refused.to_string())
                 }
             }

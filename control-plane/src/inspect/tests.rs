@@ -471,7 +471,7 @@ impl Bench {
             PinChange::Write { pin, .. } => {
                 Some(Arc::new(pin::Pin { revision: revision.into(), ..pin::Pin::clone(pin) }))
             }
-            PinChange::Mend { .. } | PinChange::Erase { .. } => None,
+            PinChange::Mend { .. } | PinChange::Erase { .. } | PinChange::Expire { .. } => None,
         };
         self.put_on_record(pin);
         reply.send(Ok(revision.into())).unwrap();

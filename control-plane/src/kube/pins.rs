@@ -23,6 +23,7 @@ use crate::pin::{self, Manifest, Pin, Unreadable};
 
 mod secrets;
 mod sweep;
+mod times;
 mod write;
 
 use secrets::PREFIX;

@@ -116,9 +116,18 @@ impl PinFile {
             PinChange::Write { pin, replaces } if there == *replaces => self.put(pin),
             PinChange::Mend { pin, replaces } if there.as_ref() == Some(replaces) => self.put(pin),
             PinChange::Erase { revision } if there == *revision => self.erase(),
+            // One process and its own clock.
+            PinChange::Expire { pin } if there.as_ref() == Some(&pin.revision) => self.erase(),
             // It was removed meanwhile.
-            PinChange::Mend { .. } | PinChange::Erase { .. } if there.is_none() => self.erase(),
-            PinChange::Write { .. } | PinChange::Mend { .. } | PinChange::Erase { .. } => {
+            PinChange::Mend { .. } | PinChange::Erase { .. } | PinChange::Expire { .. }
+                if there.is_none() =>
+            {
+                self.erase()
+            }
+            PinChange::Write { .. }
+            | PinChange::Mend { .. }
+            | PinChange::Erase { .. }
+            | PinChange::Expire { .. } => {
                 let there = there.map_or("nothing is pinned", |_| "another pin is stored");
                 Err(PinRefused::Overtaken { there: there.to_owned() })
             }

@@ -2,7 +2,8 @@
 //!
 //! A pin ends for all replicas at once, when its record is deleted: if each ended it for itself, replicas would offer
 //! different states while their clocks differ. Each requests the deletion when its own clock says so, the first
-//! succeeds, and all see it. A pin that expired before this process began ends in the same way, right after the start.
+//! succeeds, and all see it. In a cluster the API server's clock has the last word: a replica whose clock is ahead ends
+//! no pin. A pin that expired before this process began ends in the same way, right after the start.
 //!
 //! **Invariant:** sans-I/O; times go in, actions come out.
 
@@ -63,7 +64,7 @@ impl Expiry {
             }
         }
         self.asked = Some(now);
-        Next::Ask(PinChange::Erase { revision: Some(Arc::clone(&pin.revision)) })
+        Next::Ask(PinChange::Expire { pin: Arc::clone(pin) })
     }
 }
 
@@ -84,8 +85,8 @@ mod tests {
         Arc::new(Pin { revision: revision.into(), ..pin })
     }
 
-    fn erase(revision: &str) -> Next {
-        Next::Ask(PinChange::Erase { revision: Some(revision.into()) })
+    fn expire(revision: &str) -> Next {
+        Next::Ask(PinChange::Expire { pin: pin(revision) })
     }
 
     #[test]
@@ -98,14 +99,14 @@ mod tests {
         expiry.set(Some(&pin("7")));
         assert_eq!(next(&mut expiry, 0, 1000), Next::Wait(LOOK), "somebody may set the clock");
         assert_eq!(next(&mut expiry, 60, 1060), Next::Wait(Duration::from_secs(30)));
-        assert_eq!(next(&mut expiry, 90, 1090), erase("7"));
+        assert_eq!(next(&mut expiry, 90, 1090), expire("7"));
         assert_eq!(next(&mut expiry, 91, 1091), Next::Wait(AGAIN - Duration::from_secs(1)));
         expiry.set(Some(&pin("7")));
-        assert_eq!(next(&mut expiry, 100, 1100), erase("7"), "the disk is full, perhaps");
+        assert_eq!(next(&mut expiry, 100, 1100), expire("7"), "the disk is full, perhaps");
         // Another pin, or the same with a later expiry: it is a new decision.
         expiry.set(Some(&pin("8")));
         assert_eq!(next(&mut expiry, 101, 1089), Next::Wait(Duration::from_secs(1)));
-        assert_eq!(next(&mut expiry, 102, 1090), erase("8"));
+        assert_eq!(next(&mut expiry, 102, 1090), expire("8"));
         expiry.set(None);
         assert_eq!(next(&mut expiry, 103, 2000), Next::Nothing);
     }
@@ -114,6 +115,6 @@ mod tests {
     fn one_that_was_over_before_the_start_is_ended_at_once() {
         let mut expiry = Expiry::default();
         expiry.set(Some(&pin("7")));
-        assert_eq!(expiry.next(shared::clock::now(), UNIX_EPOCH + Duration::from_secs(9000)), erase("7"));
+        assert_eq!(expiry.next(shared::clock::now(), UNIX_EPOCH + Duration::from_secs(9000)), expire("7"));
     }
 }

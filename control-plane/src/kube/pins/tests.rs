@@ -369,3 +369,4 @@ async fn a_copy_in_another_cluster_decides_nothing() {
 }
 
 mod failures;
+mod times;

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use kube::Client;
 use shared::backoff::Backoff;
+use shared::clock;
+use shared::telemetry::Seldom;
 use tokio::sync::mpsc;
 use tokio::time::{self, MissedTickBehavior};
 
@@ -18,11 +20,14 @@ use super::super::KubeError;
 use super::super::ask::{Answer, AskError};
 use super::secrets::{PREFIX, Secrets, is_labelled, is_part, manifest_in, secret_of};
 use super::sweep::{self, Leftovers};
+use super::times;
 use super::{MANIFEST, NAME, bytes, manifest_of};
 use crate::event::{PinChange, PinRefused, PinRequest};
 use crate::objects::Secret;
 use crate::pin::{self, Manifest, Packed, Pin, Unreadable};
 
+/// Minimum interval of warnings about the clock here.
+const WARNINGS: Duration = Duration::from_secs(600);
 /// How often the result of a change without a response is read back, and the interval.
 const LOOKS: u32 = 3;
 const LOOK: Duration = Duration::from_secs(1);
@@ -37,6 +42,7 @@ pub(in crate::kube) async fn write(
     mut requests: mpsc::Receiver<PinRequest>,
 ) -> Result<(), KubeError> {
     let writer = Writer { secrets: Secrets { client, namespace } };
+    let mut early = Seldom::new(WARNINGS);
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
     // A pin that is in force and whose record is damaged is written until that succeeds, or there is another decision.
     let mut mend: Option<PinChange> = None;
@@ -71,6 +77,11 @@ pub(in crate::kube) async fn write(
             (_, Ok(_)) => {
                 mend = None;
                 backoff.reset();
+            }
+            (PinChange::Expire { pin }, Err(error @ PinRefused::Early { .. })) => {
+                if let Some(before) = early.now(clock::now()) {
+                    tracing::warn!(before, "the {pin} is not ended: {error}");
+                }
             }
             _ => {}
         }
@@ -110,7 +121,7 @@ impl Writer {
                 if seen.map(|secret| &secret.metadata.resource_version) != replaces.as_ref() {
                     return Err(overtaken(there.as_deref()));
                 }
-                self.put(pin, there.as_deref()).await
+                self.put(&times::dated(&self.secrets.client, pin).await, there.as_deref()).await
             }
             PinChange::Mend { pin, replaces } => {
                 // Removed meanwhile.
@@ -134,6 +145,19 @@ impl Writer {
                 };
                 if revision.as_ref() != Some(&there.metadata.resource_version) {
                     return Err(overtaken(Some(&there)));
+                }
+                self.erase(&there).await?;
+                Ok("".into())
+            }
+            PinChange::Expire { pin } => {
+                let Some(there) = there else {
+                    return Ok("".into());
+                };
+                if pin.revision != there.metadata.resource_version {
+                    return Err(overtaken(Some(&there)));
+                }
+                if let Some(left) = times::left(&self.secrets.client, pin).await.map_err(failed)? {
+                    return Err(PinRefused::Early { left });
                 }
                 self.erase(&there).await?;
                 Ok("".into())

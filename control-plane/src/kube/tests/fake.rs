@@ -28,6 +28,8 @@ pub(crate) struct Asked {
 pub(crate) enum Reply {
     /// This status with this body.
     Text(u16, String),
+    /// A page with a date: seconds since 1970.
+    Dated(u64),
     /// A watch on which nothing happens.
     Silence,
     /// No answer at all.
@@ -79,12 +81,18 @@ impl Service<Request<Body>> for Fake {
                 body: serde_json::from_slice(&body).unwrap_or_default(),
             };
             server.asked.lock().unwrap().push(asked.clone());
+            let mut response = Response::builder();
             let (status, body) = match (server.reply)(&asked) {
+                Reply::Dated(seconds) => {
+                    let date = std::time::UNIX_EPOCH + Duration::from_secs(seconds);
+                    response = response.header("date", httpdate::fmt_http_date(date));
+                    (200, Full::new(Bytes::from("{}")).boxed_unsync())
+                }
                 Reply::Text(status, text) => (status, Full::new(Bytes::from(text)).boxed_unsync()),
                 Reply::Silence => (200, StreamBody::new(futures::stream::pending()).boxed_unsync()),
                 Reply::Nothing => std::future::pending().await,
             };
-            Ok(Response::builder().status(status).body(body).expect("a status"))
+            Ok(response.status(status).body(body).expect("a status"))
         })
     }
 }

@@ -6,7 +6,7 @@ use tokio::time;
 use super::*;
 
 /// A writer to an API server that answers as `answer` says; `None`: as the cluster does.
-fn writer(
+pub(super) fn writer(
     cluster: &Cluster,
     answer: impl Fn(&Cluster, &Asked) -> Option<Reply> + Send + Sync + 'static,
 ) -> (Fake, mpsc::Sender<PinRequest>) {
@@ -18,7 +18,7 @@ fn writer(
     (server, asks)
 }
 
-async fn ask(asks: &mpsc::Sender<PinRequest>, change: PinChange) -> Result<Arc<str>, PinRefused> {
+pub(super) async fn ask(asks: &mpsc::Sender<PinRequest>, change: PinChange) -> Result<Arc<str>, PinRefused> {
     let (request, outcome) = PinRequest::new(change);
     asks.send(request).await.unwrap();
     outcome.await.unwrap()
