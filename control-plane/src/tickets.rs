@@ -14,7 +14,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -42,6 +42,34 @@ const WARNINGS: Duration = Duration::from_secs(60);
 const TRIES: usize = 4;
 /// Name of the file.
 const FILE: &str = "ticket-keys.json";
+
+/// The record as this process saw it last.
+///
+/// A record's time is that of its writer's clock. If it is compared with the clock here, two replicas of which one has a
+/// wrong clock rotate in turn, at every look, and no ticket lasts for two minutes. So that time counts for the record
+/// that is found at the start, and this process' monotonic clock for those that come after it.
+#[derive(Debug, Default)]
+struct Seen(Option<There>);
+
+#[derive(Debug)]
+struct There {
+    record: Record,
+    since: Instant,
+    /// It came while this process looked.
+    is_new: bool,
+}
+
+impl Seen {
+    /// How old the record is that is there now.
+    fn age(&mut self, record: &Record, now: SystemTime, steady: Instant) -> Duration {
+        if self.0.as_ref().is_none_or(|there| there.record != *record) {
+            self.0 = Some(There { record: record.clone(), since: steady, is_new: self.0.is_some() });
+        }
+        let Some(There { since, is_new, .. }) = &self.0 else { return Duration::ZERO };
+        let stated = record.age(now).filter(|_| !is_new);
+        stated.unwrap_or_else(|| steady.saturating_duration_since(*since))
+    }
+}
 
 /// Where the record is stored.
 #[derive(Debug)]
@@ -80,9 +108,10 @@ impl Vault {
     }
 
     /// Reads the record, and writes what is due.
-    async fn look(&mut self, now: SystemTime) -> Result<(), String> {
+    async fn look(&mut self, now: SystemTime, seen: &mut Seen, steady: Instant) -> Result<(), String> {
+        let mut age = |there: &Record| seen.age(there, now, steady);
         match self {
-            Self::Cluster(place) => in_cluster(place, now).await,
+            Self::Cluster(place) => in_cluster(place, now, age).await,
             Self::Process { name, folder, inputs, sent, is_unwritten, is_unread } => {
                 let file = folder.as_ref().map(|folder| folder.join(FILE));
                 let mut unread = None;
@@ -96,7 +125,7 @@ impl Vault {
                 *is_unread = unread.is_some();
                 let there = there.or_else(|| sent.clone());
                 let due = match &there {
-                    Some(there) => there.due(now, random),
+                    Some(there) => there.due(now, age(there), random),
                     None => Some(Record::create(now, random)),
                 };
                 *is_unwritten |= due.is_some();
@@ -129,13 +158,13 @@ impl Vault {
 /// Never: failures are retried.
 pub async fn run(mut vault: Vault, mut wants: watch::Receiver<Wants>) -> Result<(), Infallible> {
     let object = vault.object();
-    let mut warning = Seldom::new(WARNINGS);
+    let (mut warning, mut seen) = (Seldom::new(WARNINGS), Seen::default());
     loop {
         if wants.wait_for(|wants| wants.contains(&object)).await.is_err() {
             // The pipeline has ended, and the process with it.
             return std::future::pending().await;
         }
-        let pause = match vault.look(clock::wall()).await {
+        let pause = match vault.look(clock::wall(), &mut seen, clock::now()).await {
             Ok(()) => LOOK,
             Err(error) => {
                 if let Some(before) = warning.now(clock::now()) {
@@ -148,13 +177,17 @@ pub async fn run(mut vault: Vault, mut wants: watch::Receiver<Wants>) -> Result<
     }
 }
 
-async fn in_cluster(place: &SecretRecord, now: SystemTime) -> Result<(), String> {
+async fn in_cluster(
+    place: &SecretRecord,
+    now: SystemTime,
+    mut age: impl FnMut(&Record) -> Duration,
+) -> Result<(), String> {
     for _ in 0..TRIES {
         let (next, over) = match place.load().await? {
             StoredRecord::Nothing => (Record::create(now, random), None),
             StoredRecord::Emptied(revision) => (Record::create(now, random), Some(revision)),
             StoredRecord::Record(text, revision) => match Record::parse(&text) {
-                Ok(there) => match there.due(now, random) {
+                Ok(there) => match there.due(now, age(&there), random) {
                     Some(next) => (next, Some(revision)),
                     None => return Ok(()),
                 },

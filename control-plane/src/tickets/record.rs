@@ -86,10 +86,14 @@ impl Record {
         Self { rotated: unix(now), keys: vec![key(&random()), key(&random())] }
     }
 
-    /// The next record, if a rotation is due. One from the future is replaced, too: it would never be due.
-    pub fn due(&self, now: SystemTime, random: impl Fn() -> Random) -> Option<Self> {
-        let (now, period) = (unix(now), PERIOD.as_secs());
-        if self.rotated.abs_diff(now) < period {
+    /// How old it is; `None`: it is of the future, as some clock is wrong.
+    pub fn age(&self, now: SystemTime) -> Option<Duration> {
+        unix(now).checked_sub(self.rotated).map(Duration::from_secs)
+    }
+
+    /// The next record, if this one is old enough.
+    pub fn due(&self, now: SystemTime, age: Duration, random: impl Fn() -> Random) -> Option<Self> {
+        if age < PERIOD {
             return None;
         }
         let mut keys = self.keys.iter().cloned();
@@ -97,7 +101,7 @@ impl Record {
         // A record with one key has no next one yet.
         let first = keys.next().unwrap_or_else(|| key(&random()));
         Some(Self {
-            rotated: now,
+            rotated: unix(now),
             keys: [Some(first), Some(key(&random())), before].into_iter().flatten().collect(),
         })
     }
@@ -159,13 +163,14 @@ mod tests {
         let (start, period) = (1_000_000, PERIOD.as_secs());
         let first = Record::create(at(start), random);
         assert_eq!(names(&first), [1, 2]);
-        assert_eq!(first.due(at(start + period - 1), random), None);
-        let second = first.due(at(start + period), random).unwrap();
+        assert_eq!(first.due(at(start + period - 1), PERIOD - Duration::from_secs(1), random), None);
+        let second = first.due(at(start + period), PERIOD, random).unwrap();
         assert_eq!(names(&second), [2, 3, 1]);
-        let third = second.due(at(start + 2 * period), random).unwrap();
+        let third = second.due(at(start + 2 * period), PERIOD, random).unwrap();
         assert_eq!(names(&third), [3, 4, 2], "what sealed before the last rotation opens no more");
-        assert_eq!(third.due(at(start + 2 * period + 1), random), None);
-        assert!(third.due(at(start), random).is_some(), "of a time to come: somebody's clock was wrong");
+        let age = |after: u64| third.age(at(start + 2 * period + after));
+        assert_eq!((age(0), age(7)), (Some(Duration::ZERO), Some(Duration::from_secs(7))));
+        assert_eq!(third.age(at(start)), None, "of a time to come: somebody's clock was wrong");
     }
 
     #[test]
@@ -174,7 +179,10 @@ mod tests {
         assert_eq!(Record::parse(record.to_text().as_bytes()), Ok(record));
         let key = STANDARD.encode([1; KEY]);
         let one = Record::parse(format!(r#"{{"rotated":7,"keys":["{key}"]}}"#).as_bytes()).unwrap();
-        assert_eq!(one.due(at(7 + PERIOD.as_secs()), || Zeroizing::new([2; KEY])).unwrap().keys().len(), 3);
+        assert_eq!(
+            one.due(at(7 + PERIOD.as_secs()), PERIOD, || Zeroizing::new([2; KEY])).unwrap().keys().len(),
+            3
+        );
     }
 
     #[test]

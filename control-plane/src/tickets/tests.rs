@@ -77,16 +77,50 @@ fn vault(fake: &Fake) -> Vault {
     Vault::Cluster(SecretRecord::of(fake, name(), RECORD))
 }
 
+/// A replica that sees nothing twice.
+trait Looks {
+    async fn look_at(&mut self, now: SystemTime) -> Result<(), String>;
+}
+
+impl Looks for Vault {
+    async fn look_at(&mut self, now: SystemTime) -> Result<(), String> {
+        self.look(now, &mut Seen::default(), clock::now()).await
+    }
+}
+
+/// A clock that is wrong made each replica rotate what the other had just rotated.
+#[tokio::test]
+async fn replicas_whose_clocks_differ_by_years_rotate_as_seldom_as_one() {
+    let server = Server::default();
+    let fake = server.fake();
+    let start = clock::now();
+    let mut replicas = [0, 10 * 365 * 86_400].map(|ahead| (ahead, vault(&fake), Seen::default()));
+    let (mut records, hours) = (Vec::new(), 36);
+    for minute in 0..hours * 60 {
+        for (ahead, vault, seen) in &mut replicas {
+            let steady = start + Duration::from_secs(minute * 60);
+            vault.look(at(minute * 60 + *ahead), seen, steady).await.unwrap();
+            records.push(server.record());
+        }
+    }
+    records.dedup();
+    // The first one, that of the clock that is ahead, and one each 12 hours after that.
+    assert_eq!(records.len(), 4, "{records:?}");
+    for pair in records.windows(2) {
+        assert_eq!(pair[1].keys()[0], pair[0].keys()[1], "what was next seals");
+    }
+}
+
 #[tokio::test]
 async fn what_is_missing_is_made_once_and_rotated_when_it_is_time() {
     let server = Server::default();
     let fake = server.fake();
     let mut vault = vault(&fake);
-    vault.look(at(0)).await.unwrap();
+    vault.look_at(at(0)).await.unwrap();
     let first = server.record();
-    vault.look(at(60)).await.unwrap();
+    vault.look_at(at(60)).await.unwrap();
     assert_eq!(server.record(), first);
-    vault.look(at(PERIOD.as_secs())).await.unwrap();
+    vault.look_at(at(PERIOD.as_secs())).await.unwrap();
     let second = server.record();
     assert_eq!(second.keys()[0], first.keys()[1], "what was next seals");
     assert_eq!(second.keys()[2], first.keys()[0], "what sealed opens");
@@ -99,11 +133,11 @@ async fn who_is_second_takes_what_the_first_wrote() {
     let server = Server::default();
     let other = Record::create(at(0), random);
     *server.rival.lock().unwrap() = Some(data(&other));
-    vault(&server.fake()).look(at(0)).await.unwrap();
+    vault(&server.fake()).look_at(at(0)).await.unwrap();
     assert_eq!(server.record(), other);
-    let rotated = other.due(at(PERIOD.as_secs()), random).unwrap();
+    let rotated = other.due(at(PERIOD.as_secs()), PERIOD, random).unwrap();
     *server.rival.lock().unwrap() = Some(data(&rotated));
-    vault(&server.fake()).look(at(PERIOD.as_secs())).await.unwrap();
+    vault(&server.fake()).look_at(at(PERIOD.as_secs())).await.unwrap();
     assert_eq!(server.record(), rotated);
 }
 
@@ -111,13 +145,13 @@ async fn who_is_second_takes_what_the_first_wrote() {
 async fn a_read_that_fails_is_not_a_read_that_found_nothing() {
     for code in [403, 500] {
         let fake = Fake::new(move |_| status(code));
-        assert!(vault(&fake).look(at(0)).await.is_err());
+        assert!(vault(&fake).look_at(at(0)).await.is_err());
         assert_eq!(fake.asked().len(), 1, "nothing is written");
     }
     let server = Server::default();
     for damaged in [json!({}), json!({RECORD: STANDARD.encode("{")})] {
         *server.there.lock().unwrap() = Some((7, damaged));
-        vault(&server.fake()).look(at(0)).await.unwrap();
+        vault(&server.fake()).look_at(at(0)).await.unwrap();
         assert_eq!(server.record().keys().len(), 2, "read, and none");
     }
 }
@@ -137,27 +171,27 @@ async fn with_a_folder_it_outlives_the_process() {
     let folder = Some(dir.path().to_owned());
     let (inputs, mut arrivals) = Inputs::channel(4);
     let mut vault = Vault::process(name(), folder.clone(), inputs.clone());
-    vault.look(at(0)).await.unwrap();
+    vault.look_at(at(0)).await.unwrap();
     let first = told(&mut arrivals).await;
     assert_eq!(first.metadata.object_name(), name());
-    vault.look(at(60)).await.unwrap();
+    vault.look_at(at(60)).await.unwrap();
     assert!(arrivals.objects.try_recv().is_err(), "it is said once");
-    Vault::process(name(), folder.clone(), inputs.clone()).look(at(120)).await.unwrap();
+    Vault::process(name(), folder.clone(), inputs.clone()).look_at(at(120)).await.unwrap();
     assert_eq!(told(&mut arrivals).await.data, first.data, "another process, the same keys");
     fs::write(dir.path().join(FILE), "{").unwrap();
-    Vault::process(name(), folder, inputs.clone()).look(at(120)).await.unwrap();
+    Vault::process(name(), folder, inputs.clone()).look_at(at(120)).await.unwrap();
     assert_ne!(told(&mut arrivals).await.data, first.data);
     let missing = dir.path().join("missing");
     let mut vault = Vault::process(name(), Some(missing.clone()), inputs.clone());
-    vault.look(at(0)).await.unwrap_err();
+    vault.look_at(at(0)).await.unwrap_err();
     told(&mut arrivals).await;
     fs::create_dir(&missing).unwrap();
-    vault.look(at(5)).await.unwrap();
+    vault.look_at(at(5)).await.unwrap();
     assert!(
         arrivals.objects.try_recv().is_err() && missing.join(FILE).exists(),
         "said once, and written when it can be"
     );
-    Vault::process(name(), None, inputs).look(at(0)).await.unwrap();
+    Vault::process(name(), None, inputs).look_at(at(0)).await.unwrap();
     told(&mut arrivals).await;
 }
 
@@ -170,21 +204,21 @@ async fn a_file_that_cannot_be_read_keeps_nobody_waiting_and_stays_as_it_is() {
     std::os::unix::fs::symlink(&file, &file).unwrap();
     let (inputs, mut arrivals) = Inputs::channel(4);
     let mut vault = Vault::process(name(), Some(dir.path().to_owned()), inputs);
-    vault.look(at(0)).await.unwrap_err();
+    vault.look_at(at(0)).await.unwrap_err();
     let own = told(&mut arrivals).await;
-    vault.look(at(5)).await.unwrap_err();
+    vault.look_at(at(5)).await.unwrap_err();
     assert!(arrivals.objects.try_recv().is_err(), "it is said once");
     assert!(fs::symlink_metadata(&file).unwrap().is_symlink());
-    vault.look(at(PERIOD.as_secs())).await.unwrap_err();
+    vault.look_at(at(PERIOD.as_secs())).await.unwrap_err();
     assert_ne!(told(&mut arrivals).await.data, own.data, "and rotated");
     assert!(fs::symlink_metadata(&file).unwrap().is_symlink());
     // It can be read.
     let record = Record::create(at(PERIOD.as_secs()), random);
     fs::remove_file(&file).unwrap();
     fs::write(&file, record.to_text().as_bytes()).unwrap();
-    vault.look(at(PERIOD.as_secs() + 5)).await.unwrap();
+    vault.look_at(at(PERIOD.as_secs() + 5)).await.unwrap();
     assert_eq!(told(&mut arrivals).await.data, secret_data(&record));
-    vault.look(at(PERIOD.as_secs() + 10)).await.unwrap();
+    vault.look_at(at(PERIOD.as_secs() + 10)).await.unwrap();
     assert!(arrivals.objects.try_recv().is_err());
     assert_eq!(Record::parse(&fs::read(&file).unwrap()), Ok(record));
 }
