@@ -256,7 +256,7 @@ impl Store {
             self.live.commit(live, now);
         }
         if !held_back.is_empty() {
-            self.remember_held_back(&held_back, cause, origin.clone(), time);
+            self.remember_held_back(&held_back, cause, origin.clone(), (now, time));
         }
         let config_changes = first || !offered.is_empty();
         if is_pin_news {
@@ -264,7 +264,7 @@ impl Store {
         }
         if config_changes {
             let origin = if is_pin_news { Origin::default() } else { origin };
-            self.commit_config(offered, &done.cause, origin, now, time);
+            self.commit_config(offered, &done.cause, origin, (now, time));
             self.view.settle(&self.config.state.snapshot);
         }
         // Only now, so that the commit that ends a pin does not drop the pinned version.
@@ -307,27 +307,21 @@ impl Store {
         self.config.state.root
     }
 
-    fn commit_config(
-        &mut self,
-        delta: Delta,
-        cause: &Arc<str>,
-        origin: Origin,
-        now: Instant,
-        time: SystemTime,
-    ) {
+    fn commit_config(&mut self, delta: Delta, cause: &Arc<str>, origin: Origin, at: (Instant, SystemTime)) {
         let first = self.config.state.seq == Seq::default();
         let version = PastVersion {
             seq: self.config.state.seq.next(),
             changed: delta.len(),
             bytes: delta.up.iter().map(|entry| entry.wire_size()).sum(),
-            time,
+            time: at.1,
+            made: Some(at.0),
             cause: Arc::clone(cause),
             origin,
             released: true,
             root: Root::default(),
             snapshot: Snapshot::default(),
         };
-        self.config.commit(delta, now);
+        self.config.commit(delta, at.0);
         self.config.state.relies_on = self.live.state.seq;
         let state = &self.config.state;
         let version = PastVersion { root: state.root, snapshot: state.snapshot.clone(), ..version };
@@ -335,14 +329,21 @@ impl Store {
     }
 
     /// What is compiled while a pin is in force can be inspected, and pinned itself.
-    fn remember_held_back(&mut self, delta: &Delta, cause: Arc<str>, origin: Origin, time: SystemTime) {
+    fn remember_held_back(
+        &mut self,
+        delta: &Delta,
+        cause: Arc<str>,
+        origin: Origin,
+        at: (Instant, SystemTime),
+    ) {
         let first = self.config.state.seq == Seq::default();
         let compiled = &self.view.compiled;
         let version = PastVersion {
             seq: Seq::default(),
             root: compiled.root(),
             snapshot: compiled.clone(),
-            time,
+            time: at.1,
+            made: Some(at.0),
             cause,
             origin,
             changed: delta.len(),

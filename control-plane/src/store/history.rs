@@ -4,7 +4,7 @@
 //! that is pinned: there is always something to go back to.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use imbl::Vector;
 use shared::snapshot::Snapshot;
@@ -47,6 +47,8 @@ pub struct PastVersion {
     pub snapshot: Snapshot,
     /// When it was made.
     pub time: SystemTime,
+    /// The same on the monotonic clock; `None`: by an earlier process.
+    pub made: Option<Instant>,
     /// What changed, in one line.
     pub cause: Arc<str>,
     /// The object that it names first.
@@ -63,6 +65,15 @@ impl PastVersion {
     /// The memory that it is assumed to take, in bytes.
     fn cost(&self) -> usize {
         self.bytes + VERSION + self.changed * CHANGE
+    }
+
+    /// How long it had been there when `newest` was made. By the wall clock, if it was set meanwhile, all versions could
+    /// be old at once.
+    fn age(&self, newest: &Self) -> Duration {
+        match (self.made, newest.made) {
+            (Some(made), Some(newest)) => newest.saturating_duration_since(made),
+            _ => newest.time.duration_since(self.time).unwrap_or_default(),
+        }
     }
 }
 
@@ -97,25 +108,25 @@ impl History {
 
     /// Adds the newest version, and drops old ones that exceed the bounds.
     pub(super) fn push(&mut self, version: PastVersion) {
-        let now = version.time;
+        let version = Arc::new(version);
         self.bytes += version.cost();
-        self.versions.push_back(Arc::new(version));
+        self.versions.push_back(Arc::clone(&version));
         loop {
             let is_pinned = self.versions.front().is_some_and(|it| Some(it.root) == self.pinned);
             let oldest = usize::from(is_pinned);
-            if self.versions.len() <= ALWAYS + oldest || !self.is_too_much(oldest, now) {
+            if self.versions.len() <= ALWAYS + oldest || !self.is_too_much(oldest, &version) {
                 return;
             }
             self.bytes -= self.versions.remove(oldest).cost();
         }
     }
 
-    fn is_too_much(&self, place: usize, now: SystemTime) -> bool {
+    fn is_too_much(&self, place: usize, newest: &PastVersion) -> bool {
         let Bounds { count, bytes, age } = self.bounds;
         // A version that was compiled while a pin was in force replaced none that was offered.
         let is_released = self.versions.get(place).is_some_and(|it| it.released);
         let next = self.versions.iter().skip(place + 1).find(|it| it.released || !is_released);
-        let replaced = next.map(|next| now.duration_since(next.time).unwrap_or_default());
+        let replaced = next.map(|next| next.age(newest));
         self.versions.len() > count || self.bytes > bytes || replaced.is_some_and(|since| since > age)
     }
 
@@ -202,6 +213,7 @@ mod tests {
             root: Root(root),
             snapshot: Snapshot::default(),
             time: SystemTime::UNIX_EPOCH + Duration::from_secs(hours * 3600),
+            made: None,
             cause: "test".into(),
             origin: Origin::default(),
             changed: 1,
@@ -240,6 +252,31 @@ mod tests {
         assert_eq!(seqs(&history), [4, 3, 2]);
         history.push(version(5, [5; 16], 0, 745));
         assert_eq!(seqs(&history), [5, 4, 3]);
+    }
+
+    /// A clock that was ten years ahead for a moment left the newest two.
+    #[test]
+    fn a_clock_that_is_set_makes_no_version_old() {
+        let start = shared::clock::now();
+        let made = |seq: u64, hours: u64, after: u64| PastVersion {
+            made: Some(start + Duration::from_secs(after * 3600)),
+            ..version(seq, [seq as u8; 16], 0, hours)
+        };
+        let mut history = History::new(BOUNDS);
+        for (seq, after) in [(1, 0), (2, 1), (3, 2)] {
+            history.push(made(seq, after, after));
+        }
+        history.push(made(4, 87_600, 3));
+        assert_eq!(seqs(&history), [4, 3, 2, 1]);
+        history.push(made(5, 4, 26));
+        assert_eq!(seqs(&history), [5, 4, 3, 2], "a day after the first was replaced");
+        // Of an earlier process: there is only the wall clock.
+        let mut history = History::new(BOUNDS);
+        [(1, 0), (2, 1), (3, 2)]
+            .into_iter()
+            .for_each(|(seq, hours)| history.push(version(seq, [1; 16], 0, hours)));
+        history.push(made(4, 26, 0));
+        assert_eq!(seqs(&history), [4, 3, 2]);
     }
 
     /// A pinned version is older than all that are compiled meanwhile, and is the one that an operator knows to be

@@ -134,6 +134,7 @@ fn read<'a>(mut bytes: &'a [u8], before: &Snapshot) -> Option<Read<'a>> {
         root,
         snapshot,
         time,
+        made: None,
         cause: line,
         origin,
         changed: delta.len(),
