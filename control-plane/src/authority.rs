@@ -23,7 +23,7 @@ use rcgen::{
     PKCS_ECDSA_P256_SHA256,
 };
 use shared::clock::unix;
-use shared::identity::validity;
+use shared::identity::{valid_from, validity};
 use shared::tls::join::hex;
 use shared::tls::random;
 use shared::{pem, secret, tls};
@@ -288,7 +288,7 @@ impl Root {
         params.distinguished_name = name;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        params.not_before = (now - SLACK).into();
+        params.not_before = valid_from(now).into();
         params.not_after = (now + ROOT).into();
         let key = Key(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?);
         let certificate = Bytes::copy_from_slice(params.self_signed(&key.0)?.der());

@@ -7,7 +7,7 @@
 //! if their texts are.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use thiserror::Error;
 use x509_parser::extensions::GeneralName;
@@ -148,6 +148,12 @@ impl fmt::Display for Identity {
 
 /// Tolerated difference of clocks: a certificate is valid from this long before it was issued.
 pub const SLACK: Duration = Duration::from_secs(5 * 60);
+
+/// From when a certificate is valid that is issued now. Not before 1970, as nobody accepts such a date: that is where the
+/// clock of a machine without a battery starts.
+pub fn valid_from(now: SystemTime) -> SystemTime {
+    now.checked_sub(SLACK).map_or(UNIX_EPOCH, |from| from.max(UNIX_EPOCH))
+}
 
 /// The validity period of a certificate. `None` if it is invalid, or has a time before 1970.
 pub fn validity(der: &[u8]) -> Option<(SystemTime, SystemTime)> {

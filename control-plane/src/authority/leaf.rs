@@ -9,7 +9,7 @@ use rcgen::{
     KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData as _, SanType,
 };
 use rustls_pki_types::CertificateSigningRequestDer;
-use shared::identity::{Identity, Role, SLACK};
+use shared::identity::{Identity, Role, valid_from};
 use shared::secret;
 use shared::tls::{Credentials, SERVER_NAME};
 
@@ -92,7 +92,7 @@ fn params(
     params.subject_alt_names = vec![SanType::URI(identity.to_string().try_into()?)];
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    params.not_before = (now - SLACK).into();
+    params.not_before = valid_from(now).into();
     params.not_after = (now + life).into();
     params.use_authority_key_identifier_extension = true;
     if identity.role == Role::ControlPlane {

@@ -74,6 +74,19 @@ fn a_certificate_says_who_its_holder_is_and_nothing_of_the_request() {
     assert!(!is_client(&Authority::create(at(0)).unwrap().trusted(), &chain, at(1)));
 }
 
+/// As on a machine whose clock has no battery, minutes after it was switched on.
+#[test]
+fn certificates_of_a_clock_that_starts_at_1970_are_good() {
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(5);
+    let authority = Authority::create(now).unwrap();
+    let chain = authority.issue(&request(), &identity(Role::ControlPlane), now, DAY).unwrap();
+    assert!(is_server(&authority.trusted(), &chain, now) && is_client(&authority.trusted(), &chain, now));
+    let until = Some(SystemTime::UNIX_EPOCH + DAY + Duration::from_secs(5));
+    assert_eq!(validity(&chain[0]), until.map(|until| (SystemTime::UNIX_EPOCH, until)));
+    let usual = authority.issue(&request(), &identity(Role::Proxy), at(0), DAY).unwrap();
+    assert_eq!(validity(&usual[0]).map(|(from, _)| from), Some(at(0) - SLACK));
+}
+
 #[test]
 fn only_a_control_plane_is_a_server() {
     let authority = Authority::create(at(0)).unwrap();
