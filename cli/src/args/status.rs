@@ -24,7 +24,7 @@ pub(crate) struct StatusArgs {
     #[arg(long, env = "FIRTH_TIMEOUT", value_name = "SPAN", default_value = "60s", value_parser = duration::parse)]
     pub(crate) timeout: Duration,
     /// The object's metadata.resourceVersion to ask about. Default: the newest that the control plane has seen
-    #[arg(long, env = "FIRTH_RESOURCE_VERSION", value_name = "COUNT")]
+    #[arg(long, env = "FIRTH_RESOURCE_VERSION", value_name = "COUNT", value_parser = resource_version)]
     pub(crate) resource_version: Option<String>,
     #[command(flatten)]
     pub(crate) ask: AskArgs,
@@ -39,9 +39,32 @@ fn object(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Where a command that was to print it failed, there is nothing, for which nobody should wait.
+fn resource_version(text: &str) -> Result<String, String> {
+    match text.is_empty() {
+        true => Err("expected the metadata.resourceVersion of an object, got nothing".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::args::Args;
+
+    #[test]
+    fn no_resource_version_is_none_to_wait_for() {
+        let with = |version: &str| {
+            let line = ["firth", "status", "ingress", "a/b", "--wait", "--resource-version", version];
+            Args::try_parse_from(line)
+        };
+        assert!(with("812").is_ok() && with("x-1").is_ok());
+        let error = with("").unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("expected the metadata.resourceVersion"), "{error}");
+    }
 
     #[test]
     fn an_object_has_a_namespace_and_a_name() {
