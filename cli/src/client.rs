@@ -219,6 +219,10 @@ fn advice(server: &str, Cause { reason, stage }: &Cause) -> String {
     if reason.contains("UnknownIssuer") {
         return "its certificate is from an authority that is not trusted here: run firth login again (with its newest ca.pem, if you name one)".to_owned();
     }
+    // Control planes renew theirs in time.
+    if reason.contains("certificate not valid yet") || reason.contains("certificate expired") {
+        return "is the clock right, here and there?".to_owned();
+    }
     // What it says about the certificate in use.
     let of_certificate =
         ["CertificateUnknown", "CertificateExpired", "CertificateRequired", "BadCertificate", "UnknownCA"];
@@ -298,6 +302,12 @@ mod tests {
             ("https://a:1", "connection reset", "is it running?"),
             ("https://a:1", "received fatal alert: CertificateUnknown", "run firth login again"),
             ("https://a:1", "received fatal alert: NoApplicationProtocol", "is the address right?"),
+            (
+                "https://a:1",
+                "invalid peer certificate: certificate not valid yet: verification time 1 (UNIX), but ..",
+                "is the clock right",
+            ),
+            ("https://a:1", "invalid peer certificate: certificate expired: ..", "is the clock right"),
             (
                 "https://a:1",
                 "invalid peer certificate: UnknownIssuer",
