@@ -1,7 +1,7 @@
 //! Holds stored in the cluster, each as a ConfigMap (for a Secret: a Secret) with a label.
 //!
 //! A record is named after the object that it holds, so all replicas use the same one, and has the object's source
-//! under the key `object`. It is written by compare-and-swap, and takes effect on every replica, including the writer,
+//! under the key `object`, or packed under `object.zlib`. It is written by compare-and-swap, and takes effect on every replica, including the writer,
 //! only when it is read back from the watch.
 //!
 //! **Invariant:** writing never delays reading; failed writes are retried until they succeed.
@@ -30,13 +30,12 @@ use crate::hold::record_name;
 use crate::objects::{Object, ObjectKind, ObjectRef, json};
 
 mod queue;
+mod source;
 
 use self::queue::{Next, Queue};
 
 /// The label of a record, and its value for a hold.
 pub(super) const LABEL: (&str, &str) = ("firth.dev/decision", "hold");
-/// The key of the source.
-const KEY: &str = "object";
 
 /// Reads records of one kind.
 #[derive(Debug)]
@@ -85,14 +84,12 @@ fn read(record: &Decoded) -> Result<Object, String> {
         Decoded::Bad(problem) => return Err(problem.reason.clone()),
         Decoded::Good(object) => object,
     };
-    let missing = || format!("expected a key {KEY}");
     let text = match object {
-        Object::ConfigMap(it) => it.data.get(KEY).ok_or_else(missing)?.clone(),
-        Object::Secret(it) => {
-            let bytes =
-                STANDARD.decode(it.data.get(KEY).ok_or_else(missing)?).map_err(|it| it.to_string())?;
-            String::from_utf8(bytes).map_err(|_| "expected text".to_owned())?
-        }
+        Object::ConfigMap(it) => source::unpack(&it.data, |value| Ok(value.to_owned()))?,
+        Object::Secret(it) => source::unpack(&it.data, |value| {
+            let bytes = STANDARD.decode(value).map_err(|it| it.to_string())?;
+            String::from_utf8(bytes).map_err(|_| "expected text".to_owned())
+        })?,
         other => {
             return Err(format!("expected a ConfigMap or a Secret, got {}", other.reference()));
         }
@@ -221,13 +218,13 @@ fn record_kind(held: ObjectKind) -> ObjectKind {
 /// A record as it is written.
 pub(super) fn record(name: &str, namespace: &str, object: &Object, version: Option<&str>) -> String {
     let kind = record_kind(object.kind());
-    let source = json::source(object);
-    let value = if kind == ObjectKind::Secret { STANDARD.encode(source) } else { source };
+    let (key, value) = source::pack(json::source(object));
+    let value = if kind == ObjectKind::Secret { STANDARD.encode(value) } else { value };
     let mut metadata = json!({"name": name, "namespace": namespace, "labels": {LABEL.0: LABEL.1}});
     if let Some(version) = version {
         metadata["resourceVersion"] = version.into();
     }
-    json!({"apiVersion": "v1", "kind": kind.as_str(), "metadata": metadata, "data": {KEY: value}}).to_string()
+    json!({"apiVersion": "v1", "kind": kind.as_str(), "metadata": metadata, "data": {key: value}}).to_string()
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
+use miniz_oxide::deflate::compress_to_vec_zlib;
+
 use super::super::tests::fake::{Fake, Reply, status};
 use super::super::watch::Item;
 use super::super::wire::{Decode as _, Whole};
+use super::source::KEY;
 use super::*;
 
 fn held(kind: ObjectKind, host: &str) -> Object {
@@ -25,6 +28,42 @@ fn a_record_reads_back_as_what_was_held() {
         let expected = vec![Event::Held(Hold { object: object.clone() })];
         assert_eq!(records.events(Change::Put(item.clone())), expected);
         assert_eq!(records.events(Change::Gone(item.name)), [Event::Released(object.reference())]);
+    }
+}
+
+/// An API server takes an Ingress of 1.5 MB, and no ConfigMap or Secret of more than 1 MiB.
+#[test]
+fn a_large_object_has_a_record_that_an_api_server_takes() {
+    let hosts: Vec<_> = (0..20_000)
+        .map(|it| format!("host-{it}.of-a-name-that-is-rather-long-so-that-it-has-a-size"))
+        .collect();
+    for kind in [ObjectKind::Ingress, ObjectKind::Secret, ObjectKind::ConfigMap] {
+        let object = held(kind, &hosts.join("."));
+        assert!(json::source(&object).len() > 1 << 20);
+        let text = record(&record_name(&object.reference()), "firth", &object, Some("7"));
+        assert!(text.len() < 1 << 20, "{kind:?}: {}", text.len());
+        let item = shown(&object, |text| text);
+        assert_eq!(read(&item.value), Ok(object));
+    }
+}
+
+#[test]
+fn what_is_packed_and_cannot_be_unpacked_holds_nothing() {
+    let object = held(ObjectKind::ConfigMap, "a.test");
+    let bomb = compress_to_vec_zlib(&vec![b' '; 17 << 20], 6);
+    for (value, why) in [
+        ("?".to_owned(), "Invalid symbol"),
+        (STANDARD.encode("text"), "expected zlib"),
+        (STANDARD.encode(bomb), "expected zlib"),
+        (STANDARD.encode(compress_to_vec_zlib(&[0xff], 6)), "expected text"),
+    ] {
+        let item = shown(&object, |text| {
+            let mut record: serde_json::Value = serde_json::from_str(&text).unwrap();
+            record["data"] = json!({"object.zlib": value});
+            record.to_string()
+        });
+        let told = read(&item.value).unwrap_err();
+        assert!(told.starts_with("object.zlib: ") && told.contains(why), "{told}");
     }
 }
 
