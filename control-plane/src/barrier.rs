@@ -369,4 +369,20 @@ mod tests {
         barrier.begin().await;
         assert!(begun.elapsed() >= GAP / 2, "{:?}", begun.elapsed());
     }
+
+    /// The time that is left after a round is counted once.
+    #[test]
+    fn a_round_that_is_said_to_be_over_again_delays_no_other() {
+        let barrier = Barrier::default();
+        let mut round = 0;
+        for _ in 0..BURST + 3 {
+            barrier.ask(None);
+            round = barrier.begin_now().unwrap();
+            barrier.pass(round);
+        }
+        let next = barrier.pace().next();
+        assert!(next.is_some_and(|next| next > clock::now()));
+        barrier.pass(round);
+        assert_eq!(barrier.pace().next(), next);
+    }
 }

@@ -84,4 +84,11 @@ mod tests {
             prop_assert!(verdict.doubtful.iter().all(|key| *key >= doubted), "the second look decides");
         }
     }
+
+    /// What two lists lack is no longer there, so it does not make the rest look many.
+    #[test]
+    fn what_is_missing_since_is_compared_with_what_is_left() {
+        let verdict = judge((0..71).collect(), 100, |key| *key < 60);
+        assert_eq!(verdict, Verdict { gone: (0..60).collect(), doubtful: (60..71).collect() });
+    }
 }

@@ -116,4 +116,26 @@ mod tests {
             assert_eq!(found.map_err(|fault| fault.field), expected.map_err(str::to_owned), "{data:?}");
         }
     }
+
+    /// As ingress-nginx: half of a pair is none.
+    #[test]
+    fn an_identity_is_a_pair_or_authorities_or_both() {
+        let [(root, _), (leaf, key)] = family();
+        let (ca, certificate, key) =
+            (("ca.crt", root.as_str()), ("tls.crt", leaf.as_str()), ("tls.key", key.as_str()));
+        for (data, expected) in [
+            (vec![ca], Ok((true, 0))),
+            (vec![certificate, key], Ok((false, 1))),
+            (vec![ca, certificate, key], Ok((true, 1))),
+            (vec![ca, certificate], Ok((true, 0))),
+            (vec![ca, key], Ok((true, 0))),
+            (vec![("ca.crt", ""), certificate, key], Ok((false, 1))),
+            (vec![("ca.crt", " "), certificate, key], Err("data[ca.crt]")),
+            (vec![certificate], Err("data[ca.crt]")),
+            (vec![key], Err("data[ca.crt]")),
+        ] {
+            let found = identity(&secret(&data)).map(|it| (it.authorities.is_some(), it.certificates.len()));
+            assert_eq!(found.map_err(|fault| fault.field), expected.map_err(str::to_owned), "{data:?}");
+        }
+    }
 }

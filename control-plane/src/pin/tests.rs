@@ -145,7 +145,7 @@ fn a_record_takes_no_more_memory_than_it_has_bytes() {
         let mut packed = pack(&pin_of(Snapshot::default())).unwrap();
         let text = packed.manifest.text();
         let digest = |raw: &[u8]| blake3::hash(raw).to_hex()[..32].to_owned();
-        let before = digest(&batch(&[]));
+        let before = digest(&batch(&[], root(&[])));
         assert!(text.contains(&before), "{text}");
         packed.manifest = Manifest::read(&text.replace(&before, &digest(&raw))).unwrap();
         packed.parts = vec![compress(&raw)];
@@ -158,18 +158,38 @@ fn a_record_takes_no_more_memory_than_it_has_bytes() {
     assert!(refused([6 << 3 | 2, 0].repeat(60 << 20)) < Duration::from_secs(20));
     let entry = Entry::from_body(ResourceKey::new(shared::kind::Kind::Route, "a"), 1, "body".into());
     let wire = entry.to_wire();
-    refused(batch(&[wire.clone(), wire.clone()]));
-    refused(batch(&[shared::proto::config::Resource { version: bytes::Bytes::new(), ..wire.clone() }]));
-    refused(batch(&[wire]));
+    let other = Entry::from_body(ResourceKey::new(shared::kind::Kind::Route, "b"), 1, "body".into());
+    let live = Entry::from_body(ResourceKey::new(shared::kind::Kind::Endpoints, "a"), 1, "body".into());
+    let (whole, its) = ([&entry, &other], root(&[&entry]));
+    refused(batch(&[wire.clone(), wire.clone()], its));
+    refused(batch(&[other.to_wire(), wire.clone()], root(&whole)));
+    refused(batch(&[shared::proto::config::Resource { version: bytes::Bytes::new(), ..wire.clone() }], its));
+    refused(batch(&[live.to_wire()], root(&[&live])));
+    refused(batch(&[wire], root(&[])));
 }
 
-/// A batch that has the root of nothing.
-fn batch(up: &[shared::proto::config::Resource]) -> Vec<u8> {
+/// What a record says of itself is no longer than what this build writes.
+#[test]
+fn a_note_that_is_too_long_is_cut_when_it_is_read() {
+    let mut packed = pack(&pin_of(Snapshot::default())).unwrap();
+    let text = packed.manifest.text();
+    assert!(text.contains("bad canary"), "{text}");
+    packed.manifest = Manifest::read(&text.replace("bad canary", &"ä".repeat(NOTE_MAX + 1))).unwrap();
+    assert_eq!(read(&packed).unwrap().note, "ä".repeat(NOTE_MAX));
+}
+
+fn root(entries: &[&Entry]) -> Root {
+    let mut all = Snapshot::default();
+    all.extend(entries.iter().map(|entry| Arc::new((*entry).clone())));
+    all.root()
+}
+
+fn batch(up: &[shared::proto::config::Resource], root_after: Root) -> Vec<u8> {
     use prost::Message as _;
     let batch = shared::proto::config::Batch {
         lane: shared::kind::Lane::Config.to_wire(),
         up: up.to_vec(),
-        root_after: Snapshot::default().root().to_bytes(),
+        root_after: root_after.to_bytes(),
         ..Default::default()
     };
     batch.encode_to_vec()

@@ -232,4 +232,15 @@ mod tests {
         let sizes: Vec<_> = Chunks::new(span(), delta).map(|frame| decode(&frame).up.len()).collect();
         assert_eq!(sizes, [1, 1, 1]);
     }
+
+    /// Room for the resources that come first is none for a removal with a long key.
+    #[test]
+    fn the_first_removal_goes_behind_resources_that_fill_a_chunk() {
+        let key = ResourceKey::new(Kind::Endpoints, "k".repeat(2_000));
+        let up = vec![entry(0, BUDGET - 1_000)];
+        let delta = Delta { up, removed: vec![Removal { key, gone: false }] };
+        let batches: Vec<_> = Chunks::new(span(), delta).map(|frame| decode(&frame)).collect();
+        let counts: Vec<_> = batches.iter().map(|batch| (batch.up.len(), batch.removed.len())).collect();
+        assert_eq!(counts, [(1, 0), (0, 1)]);
+    }
 }

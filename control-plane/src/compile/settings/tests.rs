@@ -436,3 +436,18 @@ proptest! {
         prop_assert_eq!(fast, slow);
     }
 }
+
+#[test]
+fn clients_are_told_apart_by_what_has_a_value_and_is_moderate() {
+    for (text, kept, faults) in [
+        ("$binary_remote_addr".to_owned(), false, 0),
+        ("$remote_addr".to_owned(), false, 0),
+        ("$host$uri".to_owned(), true, 0),
+        ("$nothing".to_owned(), false, 1),
+        ("$host".repeat(200), false, 1),
+    ] {
+        let (settings, told) = compiled(&[("limit-conn-zone-variable", &text)]);
+        let expected = kept.then(|| text.clone());
+        assert_eq!((settings.defaults.limit_conn_zone_variable, told.len()), (expected, faults), "{text}");
+    }
+}

@@ -104,3 +104,35 @@ fn hosts_tell_of_their_certificates_and_places_are_counted() {
     let change = change.unwrap();
     assert_eq!((change.places.len(), change.places_total), (PLACES, 20));
 }
+
+/// The paths that led to what is gone, as well as those that lead to what has come.
+#[test]
+fn a_backend_that_went_is_told_where_it_was() {
+    let key = "ingress/default/web/a.test";
+    let with = |backend: &str| {
+        let path = route(&[("/x", backend)], None);
+        snapshot(vec![(key, path), (backend, Resource::Backend(Backend::default()))])
+    };
+    let found = lines(&with("default/old/80"), &with("default/new/80"));
+    for backend in ["added backend a.test/x: ", "removed backend a.test/x: "] {
+        assert!(found.iter().any(|line| line.starts_with(backend)), "{backend}: {found:?}");
+    }
+}
+
+/// Wherever a page ends, the next one begins with what follows.
+#[test]
+fn each_place_has_the_rest_behind_it() {
+    let names: Vec<_> = (0..5).map(|i| format!("ingress/default/web/h{i}.test")).collect();
+    let routes = names.iter().map(|key| (key.as_str(), route(&[("/", "default/web/80")], None))).collect();
+    let (from, to) = (Snapshot::default(), snapshot(routes));
+    let bodies = Bodies::new().unwrap();
+    let terms = Terms::new(&bodies);
+    let behind = |after: Option<(Kind, &str)>| {
+        let differences = Differences::new(&from, &to, &bodies, &terms, after);
+        differences.changes().map(|((_, key), _)| key).collect::<Vec<_>>()
+    };
+    assert_eq!(behind(None), names);
+    for (at, name) in names.iter().enumerate() {
+        assert_eq!(behind(Some((Kind::Route, name))), names[at + 1..]);
+    }
+}

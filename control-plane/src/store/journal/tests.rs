@@ -131,6 +131,28 @@ fn what_a_file_is_of_is_what_its_last_record_says_that_says_it() {
     }
 }
 
+/// One change of all objects may have a cause as long as all of them.
+#[test]
+fn a_cause_is_kept_as_far_as_it_has_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, published) = start(dir.path());
+    commit(&mut store, 1);
+    stop(store, dir.path(), 1);
+    let history = published.head().history.clone();
+    let version = history.newest_first().next().unwrap();
+    for (length, kept) in [(4_095, 4_095), (4_097, 4_096), (10_000, 4_096)] {
+        let long = PastVersion { cause: "x".repeat(length).into(), ..PastVersion::clone(version) };
+        let bytes = record::write(&Snapshot::default(), &long, None);
+        let back = record::read_all(&bytes, Bounds::default()).history;
+        assert_eq!(back.newest_first().next().unwrap().cause.len(), kept);
+    }
+    let accented =
+        PastVersion { cause: format!("x{}", "é".repeat(4_096)).into(), ..PastVersion::clone(version) };
+    let bytes = record::write(&Snapshot::default(), &accented, None);
+    let back = record::read_all(&bytes, Bounds::default()).history;
+    assert_eq!(back.newest_first().next().unwrap().cause.len(), 4_095, "no half of a character");
+}
+
 /// A file that only grew would fill the disk.
 #[test]
 fn a_file_that_has_outgrown_what_is_remembered_is_rewritten() {
