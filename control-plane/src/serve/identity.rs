@@ -129,8 +129,7 @@ impl Identity for Certificates {
         _: Request<identity::RotateAuthorityRequest>,
     ) -> Result<Response<identity::RotateAuthorityResponse>, Status> {
         let signs = self.registrar.rotate().await.map_err(Status::failed_precondition)?;
-        let signs_in_seconds = signs.as_secs() + u64::from(signs.subsec_nanos() > 0);
-        Ok(Response::new(identity::RotateAuthorityResponse { signs_in_seconds }))
+        Ok(Response::new(identity::RotateAuthorityResponse { signs_in_seconds: rounded_up(signs) }))
     }
 
     async fn get_authority(
@@ -149,6 +148,11 @@ impl Identity for Certificates {
     }
 }
 
+/// Whoever waits so many seconds has waited long enough.
+fn rounded_up(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}
+
 fn root(state: RootState) -> identity::AuthorityRoot {
     let phase = match state.phase {
         Phase::Believed => identity::RootPhase::Believed,
@@ -161,5 +165,18 @@ fn root(state: RootState) -> identity::AuthorityRoot {
         signs_from: Some(state.signs_from.into()),
         leaves_at: state.leaves_at.map(Into::into),
         until: state.until.map(Into::into),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_in_whole_seconds_is_no_shorter_than_it_is() {
+        let times = [(0, 0), (1, 1), (999, 1), (1_000, 1), (1_001, 2)];
+        for (millis, seconds) in times {
+            assert_eq!(rounded_up(Duration::from_millis(millis)), seconds, "{millis} ms");
+        }
     }
 }

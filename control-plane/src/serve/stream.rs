@@ -224,11 +224,8 @@ impl Stream {
 
     /// What the end of the stream says about the proxy.
     async fn parting(&self, end: &End) -> Parting {
-        match end {
-            // Alive, but not in the state that it was sent.
-            End::Stalled | End::Diverging | End::Protocol(_) => return Parting::Vanished,
-            End::Gone => {}
-            _ => return Parting::Cut,
+        if let Some(parting) = Parting::by(end) {
+            return parting;
         }
         let Some(caller) = &self.caller else {
             return Parting::Cut;

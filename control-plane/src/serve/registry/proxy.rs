@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::missed::name_of;
 use crate::serve::admission::Caller;
-use crate::serve::message::Refused;
+use crate::serve::message::{End, Refused};
 use crate::serve::session::Standing;
 use crate::store::Head;
 
@@ -30,6 +30,18 @@ pub enum Parting {
     Moved,
     /// Its fate is unknown.
     Vanished,
+}
+
+impl Parting {
+    /// What the end of a stream alone says of its proxy; `None`: its connection says more.
+    pub fn by(end: &End) -> Option<Self> {
+        match end {
+            // Alive, but not in the state that it was sent.
+            End::Stalled | End::Diverging | End::Protocol(_) => Some(Self::Vanished),
+            End::Gone => None,
+            _ => Some(Self::Cut),
+        }
+    }
 }
 
 /// A proxy without a stream.

@@ -7,7 +7,7 @@ use shared::version::{Lineage, Root, Version};
 use super::proxy::{MOVES, VANISHED};
 use super::*;
 use crate::metrics::LISTED;
-use crate::serve::message::Refused;
+use crate::serve::message::{End, Refused};
 use crate::serve::refusals::Refusals;
 use crate::store::{Changes, Head, Store};
 
@@ -404,4 +404,21 @@ fn a_namesake_on_another_node_is_somebody_else() {
     let _also_there = elsewhere("pod-y-2");
     assert!(!registry.missed().is_nobody());
     drop(there);
+}
+
+/// One that is alive, but not in the state that it was sent, must not count for long; the connection tells of the others.
+#[test]
+fn who_does_not_follow_is_counted_as_who_vanished() {
+    for (end, parting) in [
+        (End::Stalled, Some(Parting::Vanished)),
+        (End::Diverging, Some(Parting::Vanished)),
+        (End::Protocol("odd".to_owned()), Some(Parting::Vanished)),
+        (End::Gone, None),
+        (End::Redirected, Some(Parting::Cut)),
+        (End::Replaced, Some(Parting::Cut)),
+        (End::Taken, Some(Parting::Cut)),
+        (End::Silent, Some(Parting::Cut)),
+    ] {
+        assert_eq!(Parting::by(&end), parting, "{end:?}");
+    }
 }

@@ -115,6 +115,30 @@ fn who_may_have_something_newer_waits_until_that_is_known() {
     assert_eq!((decode(frame).up.len(), decode(frame).removed.len()), (0, 0), "it has all of it");
 }
 
+/// Nor of CONFIG, while LIVE is behind what that relies on.
+#[test]
+fn who_may_have_something_newer_is_asked_about_neither_lane() {
+    let now = shared::clock::now();
+    let mut plane = Plane::new(1, now);
+    plane.commit(entry(Kind::Host, "_", 1), entry(Kind::Endpoints, "a/1", 1), now);
+    let mut proxy = Proxy::default();
+    for (lane, kind, key) in [(Lane::Live, Kind::Endpoints, "a/1"), (Lane::Config, Kind::Host, "_")] {
+        let mut snapshot = Snapshot::default();
+        entry(kind, key, 2).apply(&mut snapshot);
+        let lineage = Some(Lineage([9; 16]));
+        proxy.lanes.insert(lane, Has { lineage, seq: Seq(7), snapshot, whole: true, ..Has::default() });
+    }
+    let hello = Event::Message(ProxyMessage::Hello(Hello { inventory: true, ..proxy.hello() }));
+    let head = plane.published.head();
+    let mut session = Session::new("default".into(), Arc::clone(&head), Claim([7; 16]), now).with_barrier();
+    session.on(Event::Slot, now);
+    let actions = session.on(hello, now);
+    assert!(actions.doubts.is_some() && matches!(actions.out[..], [Out::Welcome(_)]), "{:?}", actions.out);
+    let out = session.on(Event::Fresh(head), now).out;
+    let asked = |wanted| out.iter().any(|it| matches!(it, Out::Ask { lane, .. } if *lane == wanted));
+    assert!(Lane::ALL.into_iter().all(asked), "{out:?}");
+}
+
 /// What a proxy has on LIVE that has nothing else than these.
 pub(super) fn these(keys: impl IntoIterator<Item = String>) -> Snapshot {
     let mut has = Snapshot::default();

@@ -88,3 +88,43 @@ fn who_comes_with_something_else_is_not_said_to_lie() {
     assert_eq!((actions.end, actions.reports), (None, vec![]));
     assert_eq!(link.session.standing(Lane::Config).refused_total, 1);
 }
+
+/// What it refuses is said with whole batches: in the middle of one nothing is known, and nothing is forgotten.
+#[test]
+fn a_part_of_a_batch_says_nothing_of_refusals() {
+    let (mut plane, _, mut link, now) = in_sync();
+    let strange = Refused {
+        kind: Kind::Host,
+        key: "no.test".into(),
+        version: Version([9; 16]),
+        code: "invalid",
+        reason: "odd".into(),
+        serving_last_good: false,
+    };
+    let mut told = |link: &mut Link, head: &Head, staged| {
+        let ack = Ack {
+            lane: Lane::Config,
+            seq: head.config.seq,
+            root: Some(head.config.root),
+            staged,
+            apply: Duration::ZERO,
+            refused: Refusals::keep([strange.clone()].into_iter(), &Budget::new(1 << 10)),
+            refused_total: 1,
+        };
+        let actions = link.session.on(Event::Message(ProxyMessage::Ack(ack)), now);
+        assert_eq!(actions.end, None);
+        actions.reports.iter().filter(|it| matches!(it, Report::Overclaims { .. })).count()
+    };
+    let before = plane.published.head();
+    assert_eq!(told(&mut link, &before, 0), 1);
+    let large = |at: usize| {
+        let key = ResourceKey::new(Kind::Host, format!("{at}.test"));
+        Arc::new(Entry::from_body(key, 1, vec![7; 60 << 10].into()))
+    };
+    plane.commit(Delta { up: (0..3).map(large).collect(), removed: Vec::new() }, Delta::default(), now);
+    let head = plane.published.head();
+    link.on(Event::Head(Arc::clone(&head)), &plane, now);
+    assert!(chunks(&link, Lane::Config) > 1);
+    assert_eq!(told(&mut link, &before, 1), 0);
+    assert_eq!(told(&mut link, &head, 0), 0, "it is known already");
+}
