@@ -191,7 +191,10 @@ async fn no_pod_that_is_ready_is_no_news_of_where_ingresses_are() {
     pass(1).await;
     assert_eq!(told(), std::slice::from_ref(&first));
     ready.lock().unwrap().clear();
+    let looks = || server.asked().iter().filter(|asked| asked.path.contains("/pods")).count();
+    let before = looks();
     pass(300).await;
+    assert_eq!(looks() - before, 5, "of all nodes there may be many Pods: each minute");
     assert_eq!(told(), std::slice::from_ref(&first), "it stays");
     hear(1);
     pass(1).await;
@@ -305,4 +308,21 @@ async fn a_hold_that_cannot_be_renewed_ends_and_one_that_is_given_up_is_free() {
     ended.await.unwrap();
     assert_eq!(record.lock().unwrap().as_ref().unwrap()["spec"]["holderIdentity"], "");
     assert!(hold.borrow().is_none() && !task.is_finished());
+}
+
+/// Others wait that long from the request on, which is all that they know of.
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_counted_from_when_it_was_asked_for() {
+    let server = Fake::new(|asked| match asked.method {
+        Method::GET => status(404),
+        _ => Reply::Late(Duration::from_secs(4), asked.body.to_string()),
+    });
+    let (held, hold) = watch::channel(None);
+    let (_resigns, leaving) = oneshot::channel();
+    let election = Election::new("us".to_owned(), Duration::from_secs(30));
+    let until = now() + election.good_for();
+    let mut elected =
+        std::pin::pin!(elect(server.client(), ObjectName::new("edge", "leader"), election, held, leaving));
+    let ended = tokio::time::timeout(Duration::from_secs(5), &mut elected).await;
+    assert!(ended.is_err() && *hold.borrow() == Some(until));
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
@@ -32,6 +33,8 @@ pub(crate) enum Reply {
     Dated(u64),
     /// A watch on which nothing happens.
     Silence,
+    /// This text, after so long.
+    Late(Duration, String),
     /// No answer at all.
     Nothing,
 }
@@ -90,6 +93,10 @@ impl Service<Request<Body>> for Fake {
                 }
                 Reply::Text(status, text) => (status, Full::new(Bytes::from(text)).boxed_unsync()),
                 Reply::Silence => (200, StreamBody::new(futures::stream::pending()).boxed_unsync()),
+                Reply::Late(time, text) => {
+                    tokio::time::sleep(time).await;
+                    (200, Full::new(Bytes::from(text)).boxed_unsync())
+                }
                 Reply::Nothing => std::future::pending().await,
             };
             Ok(response.status(status).body(body).expect("a status"))

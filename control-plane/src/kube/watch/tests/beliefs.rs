@@ -104,7 +104,7 @@ fn nothing_of_a_list_is_used_whose_rest_expired() {
 #[test]
 fn a_history_that_went_back_is_listed_again_as_new() {
     let now = clock::now();
-    for opened in [false, true] {
+    for (opened, newest) in [(false, 9), (true, 9), (false, 2), (true, 2)] {
         let mut watch = knowing(3, now);
         if opened {
             watch.on(WatchInput::Opened, now);
@@ -112,7 +112,7 @@ fn a_history_that_went_back_is_listed_again_as_new() {
         }
         assert_eq!(watch.on(WatchInput::Restored, now), []);
         assert_eq!(watch.todo(now), Todo::List { more: None });
-        let outputs = watch.on(page(0..3, 9, false), now);
+        let outputs = watch.on(page(0..3, newest, false), now);
         assert!(outputs.contains(&WatchOutput::Afresh), "a revision of before means nothing: {outputs:?}");
         let all = WatchOutput::Changes((0..3).map(|it| Change::Put(item(it, 5))).collect());
         assert!(outputs.contains(&all), "the same revision may be another version: {outputs:?}");
@@ -150,6 +150,7 @@ fn what_shows_itself_between_two_lists_is_doubted_anew() {
     watch.on(WatchInput::Opened, began);
     (10..25).for_each(|it| drop(watch.on(WatchInput::Put(item(it, 7)), began)));
     let later = began + SECOND_LOOK;
+    assert_eq!(watch.due(), later, "nobody has to speak first");
     watch.on(WatchInput::Tick, later);
     let changes = changes_of(&mut watch, page(0..10, 8, false), later);
     let gone: Vec<_> = changes.iter().filter(|it| matches!(it, Change::Gone(_))).collect();
@@ -469,4 +470,19 @@ fn a_streamed_list_is_given_up_where_it_is_refused_for_good_or_in_its_middle() {
             false => assert_eq!(next(&watch, now), Todo::Open { from: None }, "{opened} {code}"),
         }
     }
+}
+
+/// A server, or something between, that does not close it.
+#[test]
+fn a_watch_that_outlives_its_time_is_opened_again_from_where_it_is() {
+    let now = clock::now();
+    let mut watch = knowing(3, now);
+    watch.on(WatchInput::Opened, now);
+    let over = now + WATCH_LIFE + MARGIN;
+    let before = over - Duration::from_millis(1);
+    watch.on(WatchInput::Put(item(1, 6)), before);
+    watch.on(WatchInput::Tick, before);
+    assert_eq!(watch.todo(before), Todo::Read);
+    assert!(warns(&watch.on(WatchInput::Tick, over)));
+    assert_eq!(watch.todo(over), Todo::Open { from: Some(revision(6)) });
 }
