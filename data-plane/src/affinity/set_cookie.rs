@@ -134,6 +134,9 @@ mod tests {
         );
         let later = Attributes { expires: Some(500_000_000), ..named("r") };
         assert!(render(&later, "/", false, "").contains("Expires=Sun, 18-Sep-2039"));
+        // As nginx: four digits where two would be read as of the last century.
+        assert!(cookie_date(2_145_916_799).starts_with("Thu, 31-Dec-37 23:59:59"));
+        assert!(cookie_date(2_145_916_800).starts_with("Fri, 01-Jan-2038 00:00:00"));
     }
 
     #[test]

@@ -119,6 +119,16 @@ mod tests {
         assert!(
             health.eject(at(now)) && health.is_avoided(at(now + 999)) && !health.is_avoided(at(now + 1_000))
         );
+        assert!(health.claim(at(now + 1_000)), "and from then on it is as at first");
+        assert!(health.is_avoided(at(now + 2_999)) && !health.is_avoided(at(now + 3_000)));
+    }
+
+    #[test]
+    fn who_is_out_is_avoided_to_the_last_moment() {
+        let micros = |micros| Moment::after_origin(Duration::from_micros(micros));
+        let health = Health::default();
+        assert!(health.eject(micros(0)));
+        assert!(health.is_avoided(micros(999_999)) && !health.is_avoided(micros(1_000_000)));
     }
 
     #[test]

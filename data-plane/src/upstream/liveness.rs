@@ -230,4 +230,20 @@ mod tests {
         assert_eq!(give_up(&mut liveness, 1, start + 50 * S), Doubt::Probe);
         assert_eq!(give_up(&mut liveness, 1, start + 52 * S + PROBE_INTERVAL), Doubt::Probe, "or long ago");
     }
+
+    /// Of a connection that was idle for long nothing was to be heard meanwhile.
+    #[test]
+    fn the_first_call_after_a_pause_has_its_time() {
+        let start = shared::clock::now();
+        let mut liveness = Liveness::new(start);
+        let later = start + 10 * SILENCE;
+        liveness.begun(true, later);
+        assert_eq!(liveness.next(true, later), Next::Wait(Some(later + SILENCE)));
+        liveness.begun(false, later + S);
+        assert_eq!(
+            liveness.next(true, later + S),
+            Next::Wait(Some(later + SILENCE)),
+            "since the first of them"
+        );
+    }
 }

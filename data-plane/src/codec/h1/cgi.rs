@@ -242,4 +242,37 @@ mod tests {
         }
         assert!(read(b"HTTP/1.1 200 OK\r\n\r\n", 100).is_err());
     }
+
+    /// Whatever is left out of it, and whether it ends or not.
+    #[test]
+    fn a_head_is_no_longer_than_its_limit() {
+        let of = |length: usize, end: &str| {
+            let line = "Connection: ";
+            format!("{line}{}{end}", "x".repeat(length - line.len() - end.len()))
+        };
+        let records =
+            |text: &str| text.as_bytes().chunks(1_000).flat_map(|it| record(6, it)).collect::<Vec<_>>();
+        for (length, end, expected) in [
+            (4_096, "\r\n\r\n", None),
+            (4_097, "\r\n\r\n", Some(HeadError::HeadTooLong)),
+            (5_000, "", Some(HeadError::HeadTooLong)),
+            (100_000, "", Some(HeadError::HeadTooLong)),
+        ] {
+            let bytes = [records(&of(length, end)), record(6, b""), record(3, &[0; 8])].concat();
+            for cut in [100, 200_000] {
+                assert_eq!(read(&bytes, cut).err(), expected, "{length} {cut}");
+            }
+        }
+    }
+
+    /// A connection that looks as if it were free would lose what has come with the head.
+    #[test]
+    fn an_answer_that_has_come_whole_is_over_once_it_was_read() {
+        let mut buffer = BytesMut::from(&answer("\r\nbody")[..]);
+        let (_, mut body) = CgiReader::new(Limits::response(4096)).feed(&mut buffer, false).unwrap().unwrap();
+        assert!(!body.is_done());
+        assert!(matches!(body.next(&mut buffer), Ok(Body::Data(data)) if data == "body"));
+        assert!(matches!(body.next(&mut buffer), Ok(Body::End)));
+        assert!(body.is_done());
+    }
 }

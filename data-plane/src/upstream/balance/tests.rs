@@ -175,3 +175,20 @@ fn turns_are_taken_evenly_by_rotation() {
     }
     assert_eq!(met, [0, 100, 100, 100]);
 }
+
+/// All of a key's group are asked before anybody else, wherever one begins.
+#[test]
+fn a_request_that_fails_stays_within_its_group_while_it_can() {
+    let set = set(1..=9);
+    for key in ["user-1", "a", "b", "c"] {
+        let turn = Turn::Group(hash(key), 3);
+        let mut begun = BTreeSet::new();
+        for _ in 0..200 {
+            let asked = asked(&set, turn, 2);
+            let first = (asked.iter().min().unwrap() - 1) / 3;
+            assert!(asked.iter().all(|id| (id - 1) / 3 == first), "{key}: {asked:?}");
+            begun.insert((asked[0], asked[1]));
+        }
+        assert!(begun.len() > 3, "the second one is not always the same: {begun:?}");
+    }
+}

@@ -100,6 +100,18 @@ fn answer(head: &ResponseHead, version: Version, to_head: bool, keep_alive: bool
     (text(&out).replace("\r\n", "|"), body.framing, keeps)
 }
 
+/// A record says its length in two octets.
+#[test]
+fn a_record_holds_no_more_than_it_can_say() {
+    let mut records = BodyWriter::records();
+    let most = records.most();
+    assert_eq!(most, 65_535);
+    for length in [1, 300, most] {
+        let frame = records.frame(length).unwrap();
+        assert_eq!(frame.before()[4..6], u16::try_from(length).unwrap().to_be_bytes(), "{length}");
+    }
+}
+
 #[test]
 fn a_response_fits_its_client() {
     let backend = |bytes: &str| {
@@ -117,6 +129,8 @@ fn a_response_fits_its_client() {
     );
     assert_eq!(answer(&chunked, v10, false, true), (line("Connection: close|"), Framing::UntilClose, false));
     assert_eq!(answer(&chunked, v11, true, true), (line(""), Framing::None, true));
+    let kept = line("Connection: keep-alive|");
+    assert_eq!(answer(&chunked, v10, true, true), (kept, Framing::None, true), "its end is known");
     let unknown = backend("HTTP/1.0 200 OK\r\n\r\n");
     assert_eq!(answer(&unknown, v11, false, true).1, Framing::Chunked);
     let known = backend("HTTP/1.1 200 OK\r\nContent-Length: 05\r\n\r\n");
