@@ -180,6 +180,20 @@ async fn old_versions_are_found_by_their_digits() {
 }
 
 /// A version that was offered repeatedly is in the history as often.
+/// A process that starts while a version is pinned offers one that its history does not have.
+#[test]
+fn what_is_offered_is_found_whether_it_is_remembered_or_not() {
+    let (_store, published) = Store::new(Lineage([1; 16]), shared::clock::now());
+    let head = published.head();
+    assert_eq!(head.history.newest_first().count(), 0);
+    let digits = head.config.root.to_string();
+    for length in [6, 12, digits.len()] {
+        assert_eq!(pick::version(&head, &digits[..length]).unwrap().root, head.config.root);
+    }
+    let other = digits.replace(|digit: char| digit != '0', "0");
+    assert!(pick::version(&head, &other).is_err());
+}
+
 #[tokio::test]
 async fn a_version_is_named_once_to_who_asks_for_one_that_is_not_there() {
     let mut bench = bench();

@@ -386,3 +386,6 @@ async fn next(round: &mut watch::Receiver<u64>) -> u64 {
     changed(round).await;
     *round.borrow_and_update()
 }
+
+#[cfg(test)]
+mod tests;

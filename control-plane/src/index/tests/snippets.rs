@@ -456,6 +456,24 @@ fn an_auth_snippet_sets_headers_of_the_question() {
     assert!(route(&world, "web").policy.external_auth.unwrap().proxy_set_headers.is_empty());
 }
 
+/// Whoever allows snippets: a refusal is a restriction, what lets in is none.
+#[test]
+fn refusals_of_an_auth_snippet_stay_without_what_lets_in() {
+    let text = "if ($host = a.test) { return 401; } if ($host = b.test) { return 403; } if ($host = c.test) { return 204; }";
+    let web =
+        ingress("web").rule("a.test", &[("/", "echo")]).annotation("auth-url", "http://auth.test/check");
+    let mut world = World::default();
+    world.events([applied(allowed("true")), applied(web.annotation("auth-snippet", text))]);
+    let answers = |world: &World| {
+        let external = route(world, "web").policy.external_auth.unwrap();
+        let answers = external.answers.map(|it| it.shortcuts).unwrap_or_default();
+        answers.into_iter().map(|it| it.status).collect::<Vec<_>>()
+    };
+    assert_eq!(answers(&world), [401, 403, 204], "{:?}", world.reasons("web"));
+    world.apply(allowed("false"));
+    assert_eq!(answers(&world), [401, 403]);
+}
+
 #[test]
 fn what_is_left_out_is_named() {
     let mut world = World::default();

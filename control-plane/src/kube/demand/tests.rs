@@ -1,7 +1,8 @@
 use shared::name::ObjectName;
 
-use super::super::tests::fake::{Fake, status};
+use super::super::tests::fake::{Fake, Reply, status};
 use super::*;
+use crate::event::Inputs;
 
 fn secret(name: &str) -> ObjectRef {
     ObjectRef { kind: ObjectKind::Secret, name: ObjectName::new("n", name) }
@@ -517,4 +518,21 @@ fn what_nobody_wants_any_more_when_it_comes_is_not_kept() {
     bench.want(&[]);
     assert_eq!(bench.read("a", 1), None);
     assert!(bench.ledger.had.is_empty());
+}
+
+/// However many are wanted at once, as when a replica starts.
+#[tokio::test(start_paused = true)]
+async fn so_many_are_read_at_a_time_and_the_others_wait() {
+    let server = Fake::new(|_| Reply::Nothing);
+    let all = (0..100).map(|at| secret(&format!("s{at}"))).collect();
+    let (_wants, wanted) = watch::channel(all);
+    let (seen, heard) = mpsc::channel(8);
+    seen.send(Seen::Blind(ObjectKind::Secret)).await.unwrap();
+    let (inputs, _receivers) = Inputs::channel(8);
+    let rounds = Rounds::new(inputs.clone());
+    let scope = Scope { namespace: None, fixed: BTreeSet::new() };
+    let sender = Sender::new(inputs, crate::freshness::Freshness::default());
+    let running = run(server.client(), sender, scope, (heard, wanted), rounds);
+    assert!(tokio::time::timeout(Duration::from_millis(10), running).await.is_err());
+    assert_eq!(server.asked().len(), MAX_READS);
 }

@@ -101,7 +101,7 @@ fn a_part_of_a_batch_says_nothing_of_refusals() {
         reason: "odd".into(),
         serving_last_good: false,
     };
-    let mut told = |link: &mut Link, head: &Head, staged| {
+    let told = |link: &mut Link, head: &Head, staged| {
         let ack = Ack {
             lane: Lane::Config,
             seq: head.config.seq,
