@@ -13,6 +13,7 @@ use shared::version::Version;
 
 mod faults;
 mod kept;
+mod welcomes;
 
 use kept::Kept;
 
