@@ -45,3 +45,42 @@ impl Captured {
         is_there.then(|| &self.bytes[start as usize..end as usize])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(captured: &mut Captured, text: &str) {
+        captured.put(|out| {
+            out.extend_from_slice(text.as_bytes());
+            true
+        });
+    }
+
+    #[test]
+    fn each_value_has_its_room() {
+        let mut captured = Captured::default();
+        put(&mut captured, &"a".repeat(LONGEST + 1));
+        captured.put(|_| false);
+        put(&mut captured, "b");
+        assert_eq!(captured.get(0).map(<[u8]>::len), Some(LONGEST));
+        assert_eq!((captured.get(1), captured.get(2), captured.get(3)), (None, Some(&b"b"[..]), None));
+    }
+
+    /// A request that goes to another location asks for some of them again.
+    #[test]
+    fn nothing_stays_of_what_is_taken_back() {
+        let mut captured = Captured::default();
+        ["one", "two", "three"].iter().for_each(|text| put(&mut captured, text));
+        captured.truncate(1);
+        put(&mut captured, "2");
+        assert_eq!(
+            (captured.len(), captured.get(0), captured.get(1)),
+            (2, Some(&b"one"[..]), Some(&b"2"[..]))
+        );
+        captured.truncate(0);
+        put(&mut captured, "1");
+        assert_eq!(captured.get(0), Some(&b"1"[..]));
+        assert_eq!(captured.bytes.len(), 1);
+    }
+}

@@ -153,6 +153,21 @@ fn formats_follow_the_fleet() {
     assert!(lines[1].starts_with("2 - 2 [") && lines[1].ends_with(" [2] [2] 2 2 2 2 2"), "{text}");
 }
 
+/// Whoever looks after lines every tick may be late; a busy worker needs no more memory then.
+#[test]
+fn lines_that_fill_a_piece_are_written_at_once() {
+    let (handle, _writer) = write_to(Sink::default()).unwrap();
+    let metrics: Arc<WorkerMetrics> = Arc::default();
+    let mut lines = handle.lines(Arc::clone(&metrics));
+    let long = format(&"x".repeat(1_000), Escape::Default);
+    for _ in 0..CHUNK / 1_000 {
+        lines.write(&source(b""), Some(&long));
+        assert!(lines.buffer.len() < CHUNK && metrics.log_lines.value() == 0);
+    }
+    lines.write(&source(b""), Some(&long));
+    assert_eq!((lines.buffer.len(), metrics.log_lines.value()), (0, (CHUNK / 1_000 + 1) as u64));
+}
+
 #[test]
 fn a_writer_that_is_behind_costs_lines_and_no_time() {
     let metrics: Arc<WorkerMetrics> = Arc::default();

@@ -180,3 +180,32 @@ fn serve(found: Replayed, bodies: &HashMap<Version, Arc<Entry>>) -> Loaded {
     );
     Loaded { writer, config: state.config.position, live: state.live.position, written, missing, alone: true }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that ends while it reads leaves nothing but its mark.
+    #[test]
+    fn after_three_starts_that_ended_all_that_is_there_is_put_aside_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| dir.path().join(name);
+        for name in [FILE, "state.before"] {
+            fs::write(file(name), name).unwrap();
+        }
+        let tries: Vec<bool> = (0..4).map(|_| may_try(dir.path())).collect();
+        assert_eq!(tries, [true, true, true, false]);
+        assert!(!file(FILE).exists() && !file("state.before").exists());
+        assert_eq!(fs::read_to_string(file("state.suspect")).unwrap(), FILE, "the newer one is kept");
+        // What is kept since then is read again.
+        assert!(may_try(dir.path()));
+    }
+
+    #[test]
+    fn a_file_of_any_length_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        fs::File::create(&path).unwrap().set_len(MOST + 1).unwrap();
+        assert!(bytes(&path).is_err() && bytes(dir.path()).is_err());
+    }
+}

@@ -216,4 +216,13 @@ mod tests {
         let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
         assert_eq!(names.len(), 2, "{names:?}");
     }
+
+    #[test]
+    fn what_cannot_take_its_place_is_not_left_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        fs::create_dir_all(path.join("full")).unwrap();
+        assert!(Log::anew(&path, *b"test-log", [], Former::Dropped).is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no draft");
+    }
 }

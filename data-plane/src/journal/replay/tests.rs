@@ -181,6 +181,19 @@ fn a_step_that_does_not_lead_where_it_says_is_none() {
     assert!(follow(&nothing, &step).is_none(), "no body of that version");
 }
 
+/// Without a body a secret is one that is kept elsewhere; with another one it is none.
+#[test]
+fn a_secret_of_another_version_is_none() {
+    let key = ResourceKey::new(Kind::Certificate, "default/a");
+    let good = Entry::from_body(key, 1, Bytes::from_static(b"secret"));
+    let with = |body: &'static [u8]| {
+        let resource = config::Resource { body: Bytes::from_static(body), ..good.to_wire() };
+        entry(Kind::Certificate, &resource).map(|it| it.version)
+    };
+    let expected = Some(good.version);
+    assert_eq!([with(b"secret"), with(b""), with(b"other")], [expected, expected, None]);
+}
+
 #[test]
 fn whose_it_is_is_compared() {
     let here = Binding { source: None, group: "default".into(), known: vec![[9; 32], [1; 32]] };

@@ -171,6 +171,21 @@ fn requests_of_a_hostless_ingress_are_counted_by_host() {
     assert_eq!((requests.len, requests.names.len()), (0, 0));
 }
 
+/// All begins anew, so what was counted before takes no room.
+#[test]
+fn other_rules_have_all_their_room() {
+    let metrics = Metrics::new(1);
+    let mut requests = Requests::new(metrics.worker(0));
+    let place = place("ns/web", "/");
+    for classes in [true, false, true] {
+        let said = RulesConfig { status_classes: Some(classes), ..RulesConfig::default() };
+        requests.follow(Some(&Arc::new(Rules::new(&said))));
+        [200, 204, 404].iter().for_each(|status| requests.count(&place, &request("GET", *status)));
+        let sets: usize = requests.sets.values().map(SmallVec::len).sum();
+        assert_eq!((requests.len, sets), if classes { (2, 2) } else { (3, 3) });
+    }
+}
+
 #[test]
 fn counts_of_removed_paths_are_dropped() {
     let metrics = Metrics::new(1);
