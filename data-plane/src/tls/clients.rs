@@ -32,7 +32,7 @@ use crate::table::{ClientAuth, HostEntry, HostTable};
 use crate::tls::tickets::{Bound, aged, stamped};
 
 /// Ticks after which unused settings are dropped, to be rebuilt for the next handshake: a minute.
-const UNUSED: u16 = 600;
+pub(super) const UNUSED: u16 = 600;
 
 /// The terms of a handshake.
 #[derive(Clone, Debug, Default)]
@@ -294,5 +294,22 @@ mod tests {
         assert!(part.put(vec![1], vec![7; LONGEST]));
         assert_eq!(part.get(&[1]), Some(vec![7; LONGEST]));
         assert_eq!(Part { id: 2, ..part }.get(&[1]), None, "another way to judge clients");
+    }
+
+    /// Rather the usual ones than none.
+    #[test]
+    fn what_nobody_knows_chooses_nothing() {
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let numbers = |provider: &CryptoProvider| {
+            provider.cipher_suites.iter().map(|suite| u16::from(suite.suite())).collect::<Vec<_>>()
+        };
+        let usual = numbers(&provider);
+        assert_eq!(numbers(&with_ciphers(&provider, &[0xfafa])), usual);
+        let one = provider.cipher_suites.iter().find(|suite| suite.tls13().is_none()).unwrap();
+        let one = u16::from(one.suite());
+        let old = |chosen: Vec<u16>| chosen.into_iter().filter(|it| it >> 8 != 0x13).collect::<Vec<_>>();
+        assert_eq!(old(numbers(&with_ciphers(&provider, &[0xfafa, one]))), [one]);
+        let groups = provider.kx_groups.len();
+        assert_eq!(with_groups(provider, &[0xfafa]).kx_groups.len(), groups);
     }
 }

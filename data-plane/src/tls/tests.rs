@@ -314,3 +314,45 @@ fn our_own_certificate_is_named_as_the_original_names_its() {
     assert_eq!(validity.not_after.timestamp() - validity.not_before.timestamp(), 365 * 24 * 3600);
     assert_eq!(pem::names(&own.cert[0]), ["ingress.local"]);
 }
+
+/// They are made again for a handshake, but not for each one.
+#[test]
+fn settings_of_handshakes_stay_while_they_are_used() {
+    let (usual, writer) = saying(LocationPolicy::default(), Some(&[0xc02b]));
+    let handshakes = Handshakes::new(usual);
+    let of_host = || terms(&handshakes, &writer, Some("a.test")).unwrap();
+    let first = of_host();
+    for _ in 0..3 {
+        (1..clients::UNUSED).for_each(|_| handshakes.sweep());
+        assert!(Arc::ptr_eq(&of_host(), &first));
+    }
+    (0..clients::UNUSED).for_each(|_| handshakes.sweep());
+    assert!(!Arc::ptr_eq(&of_host(), &first));
+}
+
+/// Somebody has to look after the response of a certificate that is shown; until then none is sent with it.
+#[test]
+fn a_response_is_stapled_where_the_fleet_wants_it_and_it_is_looked_after() {
+    for staples in [false, true] {
+        let said = LocationPolicy { enable_ocsp: Some(staples), ..LocationPolicy::default() };
+        let (_, writer) = saying(said, None);
+        let found = writer.tables().current().certificate(Some("a.test")).unwrap();
+        found.staple(Some(b"response"));
+        let (shown, mut told) = tokio::sync::mpsc::channel(1);
+        let own = own::generate().unwrap();
+        let resolver = Resolver::new(Arc::clone(writer.tables()), own, Some(shown.clone()));
+        let is_stapled = || resolver.certificate(Some("a.test")).ocsp.is_some();
+        assert_eq!([is_stapled(), is_stapled()], [staples; 2]);
+        assert_eq!(told.try_recv().is_ok(), staples);
+        assert!(told.try_recv().is_err(), "once");
+        if staples {
+            found.unstaple();
+            shown.try_send(std::sync::Weak::new()).unwrap();
+            found.staple(Some(b"response"));
+            assert!(!is_stapled(), "nobody would hear of it");
+            told.try_recv().unwrap();
+            assert!(!is_stapled());
+            assert!(told.try_recv().unwrap().upgrade().is_some(), "it is told again");
+        }
+    }
+}

@@ -140,3 +140,38 @@ proptest! {
         prop_assert_eq!((ring.points, ring.find(1)), (0, None));
     }
 }
+
+/// Endpoints come and go for as long as a proxy runs.
+#[test]
+fn nothing_is_left_of_members_that_have_gone() {
+    let mut ring = Ring::new(0..4u32);
+    for round in 0..50 {
+        ring = ring.changed(0..2, 10 + round..12 + round);
+        ring = ring.changed(10 + round..12 + round, 0..2);
+    }
+    assert_eq!(ring.members.iter().flatten().copied().collect::<BTreeSet<_>>(), (0..4).collect());
+    assert!(ring.members.len() <= 6, "numbers are given again: {}", ring.members.len());
+    ring = ring.changed(0..4, []);
+    assert_eq!(ring.members.iter().flatten().count(), 0);
+}
+
+/// Of two names with the same digest all points are the same.
+#[test]
+fn who_leaves_takes_nothing_of_who_has_the_same_points() {
+    let mut seen = std::collections::HashMap::new();
+    let mut pair = None;
+    for number in 0..1_000_000u32 {
+        let name = format!("10.0.0.1:{:08x}", number.wrapping_mul(0x9e37_79b1));
+        if let Some(other) = seen.insert(crc32fast::hash(name.as_bytes()), name.clone()) {
+            pair = Some([other, name]);
+            break;
+        }
+    }
+    let [one, two] = pair.unwrap().map(|name| &*Box::leak(name.into_boxed_str()));
+    assert_eq!(hashes(one), hashes(two));
+    for (left, stays) in [(one, two), (two, one)] {
+        let ring = Ring::new([one, two]).changed([left], []);
+        assert_eq!((ring.find(0), ring.points), (Some(&stays), POINTS));
+        assert!(ring.walk(0).all(|it| *it == stays));
+    }
+}
