@@ -130,6 +130,8 @@ fn a_client_stays_with_the_endpoint_of_its_cookie() {
                 let again = client.ask(&with(&cookie));
                 assert_eq!((again.text(), issued(&again)), (first.text(), None), "{mode:?}");
             }
+            let blank = client.ask(&with(&format!("{cookie} x")));
+            assert_eq!((blank.text(), issued(&blank)), (first.text(), None), "as in nginx, it ends there");
             // On other paths the cookie leads to the same endpoint, and none is issued.
             let elsewhere = client.ask(&with(&cookie).replace("/in", "/out"));
             assert_eq!(elsewhere.text(), first.text());

@@ -238,3 +238,22 @@ fn a_flood_of_one_port_closes_no_other() {
     }
     assert_eq!(comes_from(&client), own, "the flood makes room for itself");
 }
+
+/// Answers that all have come, or none that are waited for.
+#[test]
+fn a_session_is_over_once_it_has_all_its_answers() {
+    for responses in [0, 1] {
+        let (port, [endpoint, _]) = (free(), two_endpoints());
+        let mut proxy = serving(&udp(port), &[address(&endpoint)]);
+        let defaults =
+            LocationPolicy { proxy_stream_responses: Some(responses), ..LocationPolicy::default() };
+        proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+        let client = datagrams(port);
+        let first = comes_from(&client, &endpoint).unwrap();
+        for _ in 0..responses {
+            endpoint.send_to(b"y", first).unwrap();
+            assert_eq!(client.recv(&mut [0; 8]).unwrap(), 1);
+        }
+        eventually("a new session", || comes_from(&client, &endpoint).unwrap() != first);
+    }
+}

@@ -234,3 +234,16 @@ fn refused_requests_count_for_the_rate_limit() {
     let mut client = Client::new(proxy.http);
     assert_eq!([(); 5].map(|()| client.get("/").status), [403, 403, 403, 403, 429]);
 }
+
+#[test]
+fn who_is_exempt_is_not_counted() {
+    let origin = Origin::says("x");
+    for (list, expected) in [("127.0.0.0/8", 9), ("192.0.2.0/24", 4)] {
+        let mut proxy = Proxy::start();
+        let exempt = Some(TextList { values: vec![list.to_owned()] });
+        limited(&mut proxy, &["a.test"], &LocationPolicy { limit_allowlist: exempt, ..a_minute(1) });
+        proxy.endpoints("echo", &[origin.address]);
+        let mut client = Client::new(proxy.http);
+        assert_eq!((0..9).filter(|_| client.get("/").status == 200).count(), expected, "{list}");
+    }
+}

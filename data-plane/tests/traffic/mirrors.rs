@@ -187,6 +187,27 @@ fn a_mirror_that_is_gone_costs_a_copy() {
 }
 
 #[test]
+fn a_copy_is_delivered_once_it_is_answered() {
+    let origin = Origin::says("backend");
+    let replies: [(&str, bool); 4] = [
+        ("", false),
+        ("HTTP/1.1 103 Early Hints\r\n\r\n", false),
+        ("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", true),
+        ("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", true),
+    ];
+    for (reply, is_copied) in replies {
+        let mirror = Origin::new(move |_| (reply.as_bytes().to_vec(), false));
+        let said =
+            LocationPolicy { mirror_host: Some("$http_x_none".into()), ..mirrored(at(mirror.address, "/")) };
+        let proxy = serving(&origin, said, Budgets::default());
+        assert_eq!(Client::new(proxy.http).get("/echo").status, 200);
+        eventually("an outcome", || lost(&proxy) + copied(&proxy) == 1);
+        assert_eq!(copied(&proxy) == 1, is_copied, "{reply:?}");
+        assert_eq!(mirror.seen()[0].all("host"), ["127.0.0.1"], "a name that is empty is none");
+    }
+}
+
+#[test]
 fn a_mirror_that_never_ends_is_not_listened_to() {
     let origin = Origin::says("backend");
     let sent = Arc::new(AtomicUsize::new(0));

@@ -312,6 +312,8 @@ fn a_break_stays_in_its_location() {
             breaks("^/app/(v[0-9])/(.*)$", "/$2?v=$1"),
             breaks("^/app/none$", "/shut"),
             breaks("^/app/up$", "/../up"),
+            breaks("^/app/to$", "/to/$arg_file"),
+            breaks("^/app/blank$", "/blank?x=a b"),
         ])
     };
     let proxy = serving(None, &[("/app/(.*)", own), ("/shut", shut())], &origin);
@@ -324,6 +326,9 @@ fn a_break_stays_in_its_location() {
         ("/app/v2/..%252f", "400"),
         // Its owner wrote that, and no client.
         ("/app/up", "/../up"),
+        ("/app/to?file=x", "/to/x?file=x"),
+        ("/app/to?file=../../shut", "400"),
+        ("/app/blank", "/blank?x=a%20b"),
     ] {
         assert_eq!(outcome(&proxy, &origin, sent), expected, "{sent}");
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use data_plane::local::{Budgets, Limits};
 use shared::kind::Kind;
-use shared::policy::LocationPolicy;
+use shared::policy::{LocationPolicy, TextList};
 use shared::resource::{
     Backend, EndpointPort, Endpoints, Listener, PortRule, Resource, Settings, StreamService, Transport,
 };
@@ -258,4 +258,33 @@ fn a_session_that_nobody_takes_is_a_line_too() {
     assert_eq!(one.stream.read(&mut [0]).unwrap_or(0), 0);
     let log = proxy.stop(Duration::ZERO, PATIENCE);
     assert!(log.contains(" TCP 502 0 0 0."), "{log}");
+}
+
+/// A header of somebody else says nothing, and is taken off all the same.
+#[test]
+fn nobody_is_believed_who_is_not_trusted() {
+    let (origin, port) = (echo(""), free());
+    let both = StreamService { takes_proxy_header: true, sends_proxy_header: true, ..tcp(port) };
+    let mut proxy = serving(&both, &[origin.address]);
+    let trusted = Some(TextList { values: vec!["192.0.2.0/24".into()] });
+    let defaults = LocationPolicy { proxy_real_ip_cidr: trusted, ..LocationPolicy::default() };
+    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let mut one = client(port);
+    one.send("PROXY TCP4 192.0.2.7 192.0.2.8 1 2\r\nhello");
+    let said = one.stream.local_addr().unwrap();
+    let line = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {} {port}\r\nhello", said.port());
+    assert_eq!(hear(&mut one, line.len()), line);
+}
+
+#[test]
+fn an_endpoint_that_refuses_sessions_is_put_out() {
+    let (origin, port) = (echo("a"), free());
+    let proxy = serving(&tcp(port), &[refusing(), origin.address]);
+    let ejected = || proxy.metrics.worker(0).ejected.value();
+    for _ in 0..2 * Limits::default().eject_after + 2 {
+        let mut one = client(port);
+        one.send("x");
+        assert_eq!(hear(&mut one, 2), "ax");
+    }
+    assert_eq!(ejected(), 1);
 }
