@@ -76,10 +76,10 @@ pub struct Args {
     /// Folder on a tmpfs for private keys, mode 0700, created if missing. Without it, TLS hosts wait for the control plane after a restart
     #[arg(long, env = "FIRTH_KEY_DIR", value_name = "DIR", requires = "state_dir")]
     pub key_dir: Option<PathBuf>,
-    /// Folder for request bodies that do not fit in memory, created if missing. Default: --state-dir, else the temporary folder of the system
+    /// Folder for bodies of requests and buffered responses that do not fit in memory, created if missing. Default: --state-dir, else the temporary folder of the system
     #[arg(long, env = "FIRTH_SPILL_DIR", value_name = "DIR")]
     pub spill_dir: Option<PathBuf>,
-    /// Limit of the bytes in that folder, for all requests together; further requests get 503
+    /// Limit of the bytes in that folder, for all requests together; further requests get 503. Responses may have half of it
     #[arg(long, env = "FIRTH_SPILL_BYTES", value_name = "BYTES", default_value = "1Gi", value_parser = parse_bytes)]
     pub spill_bytes: u64,
     /// Memory that the internal budgets are sized for, such as 2Gi. Default: the limit of the cgroup, else the memory of the machine

@@ -92,6 +92,8 @@ mod parked;
 mod passed_bodies;
 #[path = "traffic/piped_bodies.rs"]
 mod piped_bodies;
+#[path = "traffic/read_ahead.rs"]
+mod read_ahead;
 #[path = "traffic/response_headers.rs"]
 mod response_headers;
 #[path = "traffic/response_rewrites.rs"]

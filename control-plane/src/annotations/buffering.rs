@@ -51,9 +51,9 @@ pub(crate) static PROXY_BUFFER_SIZE: Row = Row {
 /// `proxy-buffering`.
 pub(crate) static PROXY_BUFFERING: Row = Row {
     name: "proxy-buffering",
-    value: &Spec(SWITCH, Effect::Unnoticed("answers are passed on as they come, in buffers of the proxy")),
+    value: &Spec(SWITCH, Effect::Sets(|to, it| to.location.proxy_buffering = Some(it))),
     default: "off",
-    doc: "Answers are read as fast as the backend sends them",
+    doc: "Responses are read as fast as the backend sends them, whatever the client takes; the backend's `X-Accel-Buffering` counts more",
     harmless: true,
     ..Row::NEW
 };
@@ -61,9 +61,14 @@ pub(crate) static PROXY_BUFFERING: Row = Row {
 /// `proxy-buffers-number`.
 pub(crate) static PROXY_BUFFERS_NUMBER: Row = Row {
     name: "proxy-buffers-number",
-    value: &Spec(INT, Effect::Unnoticed("answers are passed on as they come, in buffers of the proxy")),
+    value: &Spec(
+        INT,
+        Effect::Sets(|to, it| {
+            to.location.proxy_buffers_number = Some(u32::try_from(it.max(0)).unwrap_or(u32::MAX))
+        }),
+    ),
     default: "4",
-    doc: "Number of buffers of an answer",
+    doc: "Memory for a response that is buffered, as a multiple of `proxy-buffer-size`",
     harmless: true,
     go_number: true,
     ..Row::NEW
@@ -72,7 +77,7 @@ pub(crate) static PROXY_BUFFERS_NUMBER: Row = Row {
 /// `proxy-busy-buffers-size`.
 pub(crate) static PROXY_BUSY_BUFFERS_SIZE: Row = Row {
     name: "proxy-busy-buffers-size",
-    value: &Spec(SIZE, Effect::Unnoticed("answers are passed on as they come, in buffers of the proxy")),
+    value: &Spec(SIZE, Effect::Unnoticed("nothing depends on how much is being sent at a time")),
     doc: "Memory of an answer that is being sent",
     ..Row::NEW
 };
@@ -93,9 +98,9 @@ pub(crate) static PROXY_HTTP_VERSION: Row = Row {
 /// `proxy-max-temp-file-size`.
 pub(crate) static PROXY_MAX_TEMP_FILE_SIZE: Row = Row {
     name: "proxy-max-temp-file-size",
-    value: &Spec(SIZE, Effect::Unnoticed("nothing is written to disk")),
+    value: &Spec(SIZE, Effect::Sets(|to, it| to.location.proxy_max_temp_file_size = Some(it))),
     default: "1024m",
-    doc: "Limit for the part of a response that is buffered on disk",
+    doc: "Limit for the part of a buffered response that is on disk; 0: none is",
     harmless: true,
     ..Row::NEW
 };
@@ -210,6 +215,24 @@ mod tests {
             let configured = location(&[("proxy-buffer-size", text)]);
             assert_eq!(configured, (expected, usize::from(bytes.is_none())), "{text}");
         }
+    }
+
+    #[test]
+    fn responses_are_read_ahead_by_so_much() {
+        let expected = LocationPolicy {
+            proxy_buffering: Some(true),
+            proxy_buffers_number: Some(8),
+            proxy_max_temp_file_size: Some(0),
+            ..LocationPolicy::default()
+        };
+        let said =
+            [("proxy-buffering", "on"), ("proxy-buffers-number", "8"), ("proxy-max-temp-file-size", "0")];
+        assert_eq!(location(&said), (expected, 0));
+        let wrong =
+            [("proxy-buffering", "yes"), ("proxy-buffers-number", "x"), ("proxy-max-temp-file-size", "1t")];
+        assert_eq!(location(&wrong), (LocationPolicy::default(), 3));
+        let none = LocationPolicy { proxy_buffers_number: Some(0), ..LocationPolicy::default() };
+        assert_eq!(location(&[("proxy-buffers-number", "-1")]), (none, 0));
     }
 
     #[test]

@@ -40,6 +40,7 @@ mod loops;
 mod media;
 mod mirror;
 mod pick;
+mod read_ahead;
 mod redirect;
 mod respond;
 mod response_rewrite;

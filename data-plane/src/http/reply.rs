@@ -13,11 +13,13 @@ use crate::local::Local;
 use crate::upstream::call::Call;
 use crate::upstream::link::Link;
 
+pub(crate) use ahead::Ahead;
 pub(crate) use coded::Coded;
 pub(crate) use paced::Paced;
 pub(crate) use relay::Relay;
 pub(crate) use replacer::{Pair, Replacer};
 
+mod ahead;
 mod coded;
 mod paced;
 mod relay;
@@ -76,6 +78,8 @@ pub(crate) enum ReplyBody {
     Call(Box<Call>),
     /// One of the above with a body, compressed, or with another text in place of some.
     Coded(Box<Coded>),
+    /// One of the above, read ahead of its client.
+    Ahead(Box<Ahead>),
     /// One of the above with a body, rate limited.
     Paced(Box<Paced>),
     /// The head is a 101: from here on both ends speak their own protocol.
@@ -209,6 +213,7 @@ impl ReplyBody {
         match self {
             Self::Relay(relay) => relay.held(),
             Self::Coded(coded) => coded.inner().held(),
+            Self::Ahead(ahead) => ahead.held(),
             Self::Paced(paced) => paced.held(),
             _ => 0,
         }
@@ -230,6 +235,7 @@ impl ReplyBody {
             Self::Relay(relay) => relay.buffered(),
             Self::Call(call) => Ok(call.buffered()),
             Self::Coded(coded) => coded.buffered(),
+            Self::Ahead(ahead) => ahead.buffered(),
             Self::Paced(paced) => paced.buffered(),
             Self::Page(page) => {
                 let page = std::mem::take(page);
@@ -245,6 +251,7 @@ impl ReplyBody {
     pub(crate) fn made_of(&mut self, piece: usize) -> usize {
         match self {
             Self::Coded(coded) => coded.came(),
+            Self::Ahead(ahead) => ahead.came(),
             Self::Paced(paced) => paced.body().made_of(piece),
             Self::Relay(relay) => piece + relay.around(),
             _ => piece,
@@ -275,8 +282,18 @@ impl ReplyBody {
         match self {
             Self::Relay(relay) => relay.poll_arrived(cx),
             Self::Coded(coded) => coded.body().poll_arrived(cx),
+            Self::Ahead(ahead) => ahead.poll_arrived(cx),
             Self::Paced(paced) => paced.poll_arrived(cx),
             _ => Poll::Ready(()),
+        }
+    }
+
+    /// Whether it is an endpoint's that has its whole request, and more may come of it.
+    pub(crate) fn is_arriving(&self) -> bool {
+        match self {
+            Self::Relay(relay) => !relay.is_sending() && !relay.has_arrived(),
+            Self::Coded(coded) => coded.inner().is_arriving(),
+            _ => false,
         }
     }
 
@@ -296,6 +313,7 @@ impl ReplyBody {
             Self::Relay(relay) => relay.poll_more(cx),
             Self::Call(call) => call.poll_more(cx),
             Self::Coded(coded) => coded.body().poll_more(cx),
+            Self::Ahead(ahead) => ahead.poll_arrived(cx).map(Ok),
             Self::Paced(paced) => paced.poll_more(cx),
             _ => Poll::Ready(Ok(())),
         }

@@ -36,7 +36,7 @@ pub struct Budgets {
     pub body_pipes: Budget,
     /// Sessions of UDP services.
     pub sessions: Budget,
-    /// Request bodies on disk.
+    /// Bodies on disk.
     pub spill: Spill,
     /// Password checks with slow hashes.
     pub passwords: Passwords,

@@ -1,5 +1,5 @@
-//! Request bodies that do not fit in memory: anonymous temporary files that only their request can open, and that
-//! vanish with it.
+//! Bodies that do not fit in memory: anonymous temporary files that only their request can open, and that vanish with
+//! it.
 //!
 //! While memory is plentiful, a body of ordinary size needs no file: a megabyte through a file costs five times as
 //! much as through memory. No client and no endpoint can tell the difference.
@@ -24,6 +24,10 @@ use crate::codec::error::{Kind, ProxyError};
 
 /// Bytes that are read from a file at a time.
 const PART: usize = 16 * 1024;
+
+/// The divisor for the part of the files that responses may have: clients that read slowly must not keep others from
+/// sending.
+const OF_RESPONSES: usize = 2;
 
 /// Minimum interval between log messages that bodies cannot be stored.
 const WARNINGS: Duration = Duration::from_secs(10);
@@ -60,6 +64,11 @@ impl Spill {
         Self::new(dir, Self::TOTAL)
     }
 
+    /// Whether a response may be written to a file.
+    pub(crate) fn takes_responses(&self) -> bool {
+        self.used() < self.budget.limit() / OF_RESPONSES
+    }
+
     /// Bytes in use.
     pub fn used(&self) -> usize {
         self.budget.used()
@@ -88,6 +97,14 @@ impl Spill {
         let file = blocking(move || nameless(&dir)).await?;
         let held = self.budget.take(0).ok_or_else(no_more)?;
         Ok(SpillFile { file: Arc::new(file), held })
+    }
+
+    /// Logs from time to time that a response cannot be stored.
+    pub(crate) fn waits(&self, error: &io::Error) {
+        if let Some(missed) = self.is_told() {
+            let folder = self.dir.display();
+            warn!(%folder, %error, missed, "a response cannot be kept in a file: its backend waits for the client");
+        }
     }
 
     /// Logs from time to time that a body cannot be stored; returns the error for its request.
@@ -146,13 +163,33 @@ impl SpillFile {
     /// # Errors
     /// An I/O error.
     pub(crate) fn part(&self, place: usize) -> io::Result<Option<Bytes>> {
-        let from = place.saturating_mul(PART);
-        let length = self.held.amount().saturating_sub(from).min(PART);
+        self.reader().part(place.saturating_mul(PART) as u64, self.length())
+    }
+
+    /// Reads it while it is written.
+    pub(crate) fn reader(&self) -> SpillReader {
+        SpillReader { file: Arc::clone(&self.file) }
+    }
+}
+
+/// Reads a [`SpillFile`], which may still be written.
+#[derive(Debug)]
+pub(crate) struct SpillReader {
+    file: Arc<File>,
+}
+
+impl SpillReader {
+    /// A part of what lies between these positions, which was written; `None`: nothing does.
+    ///
+    /// # Errors
+    /// An I/O error.
+    pub(crate) fn part(&self, from: u64, until: u64) -> io::Result<Option<Bytes>> {
+        let length = usize::try_from(until.saturating_sub(from)).unwrap_or(PART).min(PART);
         if length == 0 {
             return Ok(None);
         }
         let mut part = vec![0; length];
-        self.file.read_exact_at(&mut part, from as u64)?;
+        self.file.read_exact_at(&mut part, from)?;
         Ok(Some(part.into()))
     }
 }

@@ -28,6 +28,7 @@ pub mod log;
 pub mod mirror;
 pub mod pace;
 pub mod protocol;
+pub mod read_ahead;
 pub mod redirect;
 pub mod response_headers;
 pub mod response_rewrite;
@@ -66,6 +67,7 @@ use log::Logging;
 use mirror::Mirror;
 use pace::Pace;
 use protocol::Spoken;
+use read_ahead::ReadAhead;
 use redirect::Redirect;
 use response_headers::ResponseHeaders;
 use response_rewrite::ResponseRewrite;
@@ -133,6 +135,8 @@ pub struct Policy {
     pub tracing: Option<Tracing>,
     /// Response compression; complete only in the fleet's policy, the others only say whether it is used.
     pub compression: Option<Box<Compression>>,
+    /// How far responses are read ahead of their clients.
+    pub read_ahead: ReadAhead,
     /// Whether responses of unknown length end with the client's connection.
     pub is_unchunked: bool,
     /// Response headers.
@@ -194,6 +198,7 @@ impl Policy {
             forwarding: Forwarding::compile(configured)?,
             tracing: Tracing::compile(configured),
             compression: Compression::compile(configured)?,
+            read_ahead: ReadAhead::compile(configured),
             is_unchunked: configured.chunked_transfer_encoding == Some(false),
             response_headers: ResponseHeaders::compile(configured)?,
             response_rewrite: ResponseRewrite::compile(configured)?,

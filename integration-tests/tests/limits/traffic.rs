@@ -24,6 +24,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "staple",
         "table/patterns.rs",
         "table/policy/clients.rs",
+        "table/policy/read_ahead.rs",
         "table/proxy_protocol.rs",
         "table/sizes.rs",
         "table/streams.rs",
@@ -386,6 +387,22 @@ const ROWS: &[Row] = &[
             "local::spill::PART",
         ],
         &["a_body_is_in_memory_to_the_byte", "a_large_one_stands_in_a_file_and_not_in_memory"],
+    ),
+    Row(
+        "response that is read ahead of its client (`proxy-buffering`)",
+        &[
+            "table::policy::read_ahead::BUFFER",
+            "table::policy::read_ahead::BUFFERS",
+            "table::policy::read_ahead::FILE",
+            "http::reply::ahead::ROOM",
+            "http::reply::ahead::reader::BATCH",
+            "local::spill::OF_RESPONSES",
+        ],
+        &[
+            "a_response_is_read_before_anybody_takes_it",
+            "what_may_not_be_kept_stays_with_the_backend",
+            "without_memory_nothing_is_read_ahead",
+        ],
     ),
     Row(
         "request body in memory beyond its buffer",

@@ -10,8 +10,8 @@ use tracing::warn;
 
 use super::variables::{self, Allowance};
 use super::{
-    Exchange, HeaderScope, affinity, compress, cors, external, forwarded, log, response_rewrite, rewrite,
-    substitute,
+    Exchange, HeaderScope, affinity, compress, cors, external, forwarded, log, read_ahead, response_rewrite,
+    rewrite, substitute,
 };
 use crate::codec::guard::HeadError;
 use crate::codec::head::Known;
@@ -48,6 +48,7 @@ const ONCE: u128 = Known::ContentType.bit()
 pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     let server = exchange.call.server;
     log::capture::of_backend(exchange, &reply);
+    let asked = read_ahead::asked(&reply);
     // Hardly any request has one.
     let redirecting = exchange.redirecting.clone();
     match exchange.location().or(redirecting.as_deref()) {
@@ -76,6 +77,7 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     substitute::substitute(exchange, &mut reply);
     compress::compress(exchange, &mut reply);
     log::capture::of_answer(exchange, &reply);
+    read_ahead::read_ahead(exchange, asked, &mut reply);
     if let Some(it) = exchange.location().and_then(|location| location.policy.pace) {
         pace(&server.local, it, &mut reply.body);
     }

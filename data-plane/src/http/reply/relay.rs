@@ -80,6 +80,12 @@ impl Relay {
         self.request.is_some()
     }
 
+    /// Whether all of it is known to be in the buffer.
+    pub(crate) fn has_arrived(&self) -> bool {
+        let Some(link) = &self.link else { return true };
+        self.reader.plain().is_some_and(|left| left <= link.input.len() as u64)
+    }
+
     /// Sends more of the request, from `client` unless another task reads that.
     ///
     /// # Errors

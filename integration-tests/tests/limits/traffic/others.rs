@@ -45,6 +45,7 @@ pub(super) const OTHERS: &[(&str, &str)] = &[
     ("http::reply::coded::USUAL", "how hard is tried"),
     ("http::reply::coded::WINDOW", "a part of what is held"),
     ("http::reply::coded::HARD_WINDOW", "a part of what is held"),
+    ("table::policy::read_ahead::LEAST", "what nginx would not start with"),
     ("http::reply::relay::PASSED", "what is worth a pipe"),
     ("http::pipeline::trace::LENGTH", "the format"),
     ("http::pipeline::send::PASSED_BY", "tries that cost nothing"),

@@ -29,6 +29,8 @@ pub(crate) struct Attempt {
     pub(super) header: Option<Duration>,
     /// Total time; 0 while it is in progress.
     pub(super) took: Duration,
+    /// When it had sent its whole response, if that is read ahead of the client.
+    arrived: Option<Rc<Cell<Option<Instant>>>>,
     /// The status of its response, or 502 or 504 if it failed.
     pub(super) status: u16,
     /// Whether the error backend starts here, which is an internal redirect in nginx.
@@ -71,6 +73,7 @@ impl Attempts {
             connect: None,
             header: None,
             took: Duration::ZERO,
+            arrived: None,
             status: 0,
             stands_in,
         });
@@ -115,6 +118,13 @@ impl Attempts {
         }
     }
 
+    /// Its response is read ahead of the client, which sets when all of it was there.
+    pub(crate) fn read_ahead(&mut self, arrived: Rc<Cell<Option<Instant>>>) {
+        if let Some(attempt) = self.list.last_mut() {
+            attempt.arrived = Some(arrived);
+        }
+    }
+
     /// Its response had to wait for the client: nobody knows when the head came.
     pub(crate) fn waited(&mut self) {
         if let Some(attempt) = self.list.last_mut() {
@@ -155,7 +165,8 @@ impl Attempts {
     /// The request has ended. An attempt under way ends with its client.
     pub(super) fn end(&mut self, now: Instant) {
         if let Some(last) = self.list.last_mut().filter(|last| last.took.is_zero()) {
-            last.took = now.duration_since(last.begun);
+            let arrived = last.arrived.take().and_then(|it| it.get());
+            last.took = arrived.unwrap_or(now).duration_since(last.begun);
             if last.status == 0 {
                 last.status = CLIENT_GONE;
             }

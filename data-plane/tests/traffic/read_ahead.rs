@@ -1,0 +1,192 @@
+//! Responses that are read as fast as their backend sends them, whatever their client takes (`proxy-buffering`).
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use data_plane::local::{Budgets, Limits};
+use shared::policy::LocationPolicy;
+use shared::resource::{Resource, SETTINGS_KEY, Settings};
+use test_kit::client::h2::Connection;
+
+use super::harness::*;
+
+/// More than kernels hold for a client that reads nothing.
+const LENGTH: usize = 24 << 20;
+
+/// How many responses have been sent whole, and how many broke off.
+static WHOLE: [AtomicUsize; 6] = [const { AtomicUsize::new(0) }; 6];
+static BROKEN: [AtomicUsize; 6] = [const { AtomicUsize::new(0) }; 6];
+
+fn byte(place: usize) -> u8 {
+    (place % 251) as u8
+}
+
+/// Sends a long response with this header line, and counts it under this number. One to `/cut` lacks its end.
+fn long(number: usize, header: &'static str) -> Origin {
+    Origin::raw(move |mut stream, connection, _| {
+        while let Some(request) = read_request(&mut stream, connection) {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n{header}\r\n");
+            let length = if request.line().contains("/cut") { LENGTH / 2 } else { LENGTH };
+            let body: Vec<u8> = (0..length).map(byte).collect();
+            let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
+            let counts = if sent.is_ok() { &WHOLE } else { &BROKEN };
+            counts[number].fetch_add(1, Ordering::SeqCst);
+            if sent.is_err() || length < LENGTH {
+                return;
+            }
+        }
+    })
+}
+
+fn buffering() -> LocationPolicy {
+    LocationPolicy { proxy_buffering: Some(true), ..LocationPolicy::default() }
+}
+
+/// `/own` of `a.test` with this policy, before this backend.
+fn serving(own: LocationPolicy, origin: &Origin) -> (Proxy, Budgets) {
+    let budgets = Budgets::default();
+    let mut proxy = Proxy::within(Limits::default(), budgets.clone());
+    proxy.policies(false, &[("/own", own)]);
+    proxy.endpoints("own", &[origin.address]);
+    (proxy, budgets)
+}
+
+/// A client that has asked and reads nothing.
+fn asking(proxy: &Proxy, target: &str) -> TcpStream {
+    let mut client = TcpStream::connect(proxy.http).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(client, "GET {target} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").unwrap();
+    client
+}
+
+/// The whole body, as far as it came.
+fn body(mut client: TcpStream) -> Vec<u8> {
+    let mut text = Vec::new();
+    // The end may be a reset.
+    let _ = client.read_to_end(&mut text);
+    let head = text.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    text.split_off(head + 4)
+}
+
+fn is_prefix(body: &[u8], length: usize) -> bool {
+    body.len() == length && body.iter().enumerate().all(|(place, it)| *it == byte(place))
+}
+
+fn has_sent(number: usize) -> bool {
+    WHOLE[number].load(Ordering::SeqCst) > 0
+}
+
+#[test]
+fn a_backend_is_done_though_its_client_reads_nothing() {
+    let off = long(0, "");
+    let (plain, _) = serving(LocationPolicy::default(), &off);
+    let waiting = asking(&plain, "/own");
+    let origin = long(1, "");
+    let (proxy, budgets) = serving(buffering(), &origin);
+    let client = asking(&proxy, "/own");
+    eventually("it has sent all", || has_sent(1));
+    assert!(!has_sent(0), "without buffering it waits for its client");
+    assert!(budgets.spill.used() > LENGTH / 2);
+    assert!(is_prefix(&body(client), LENGTH));
+    eventually("the file is given back", || budgets.spill.used() == 0);
+    assert!(is_prefix(&body(waiting), LENGTH));
+}
+
+#[test]
+fn a_backend_says_itself_whether_its_response_is_buffered() {
+    let (no, yes) = (long(2, "X-Accel-Buffering: No\r\n"), long(3, "X-Accel-Buffering: yes\r\n"));
+    let (streaming, _) = serving(buffering(), &no);
+    let (keeping, _) = serving(LocationPolicy::default(), &yes);
+    let clients = [asking(&streaming, "/own"), asking(&keeping, "/own")];
+    eventually("one has sent all", || has_sent(3));
+    assert!(!has_sent(2));
+    for client in clients {
+        assert!(is_prefix(&body(client), LENGTH));
+    }
+}
+
+#[test]
+fn a_client_that_leaves_ends_the_reading() {
+    let origin = long(4, "");
+    let own = LocationPolicy { proxy_max_temp_file_size: Some(0), ..buffering() };
+    let (proxy, budgets) = serving(own, &origin);
+    let client = asking(&proxy, "/own");
+    eventually("something is kept", || budgets.bytes.used() > 0);
+    assert!(!has_sent(4), "nothing is written to a file");
+    client.shutdown(Shutdown::Both).unwrap();
+    drop(client);
+    eventually("its connection is closed", || BROKEN[4].load(Ordering::SeqCst) > 0);
+    eventually("all is given back", || budgets.bytes.used() == 0);
+}
+
+#[test]
+fn what_came_of_a_response_that_breaks_off_is_passed_on() {
+    let origin = long(5, "");
+    let (proxy, budgets) = serving(buffering(), &origin);
+    let client = asking(&proxy, "/own/cut");
+    eventually("it has sent half of it", || has_sent(5));
+    assert!(is_prefix(&body(client), LENGTH / 2));
+    eventually("the file is given back", || budgets.spill.used() == 0);
+    let log = proxy.stop(Duration::ZERO, Duration::ZERO);
+    assert!(log.contains("GET /own/cut"), "{log}");
+}
+
+#[test]
+fn the_time_of_a_backend_ends_with_its_response() {
+    let text = vec![b'x'; LENGTH];
+    let origin = Origin::new(move |_| {
+        (
+            [format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n").into_bytes(), text.clone()]
+                .concat(),
+            true,
+        )
+    });
+    let (mut proxy, budgets) = serving(buffering(), &origin);
+    let defaults = LocationPolicy {
+        log_format_upstream: Some("$request_time $upstream_response_time $upstream_response_length".into()),
+        ..LocationPolicy::default()
+    };
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let client = asking(&proxy, "/own");
+    eventually("nothing more comes", || {
+        let before = budgets.spill.used();
+        std::thread::sleep(Duration::from_millis(300));
+        before > 0 && before == budgets.spill.used()
+    });
+    assert_eq!(body(client).len(), LENGTH);
+    let log = proxy.stop(Duration::ZERO, Duration::ZERO);
+    let figures: Vec<f64> = log.split_whitespace().map(|it| it.parse().unwrap()).collect();
+    assert!(figures[0] > figures[1] + 0.2 && figures[2] == LENGTH as f64, "{log}");
+}
+
+#[test]
+fn http2_chunks_and_a_rate_limit_get_the_same_body() {
+    let origin = Origin::new(|request| {
+        let body: Vec<u8> = (0..1 << 20).map(byte).collect();
+        let head = match request.line().contains("/chunks") {
+            true => format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n", body.len()),
+            false => format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()),
+        };
+        let end: &[u8] = if request.line().contains("/chunks") { b"\r\n0\r\n\r\n" } else { b"" };
+        ([head.as_bytes(), &body, end].concat(), true)
+    });
+    for own in [buffering(), LocationPolicy { limit_rate: Some(100_000), ..buffering() }] {
+        let (proxy, _) = serving(own, &origin);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = Connection::plain(proxy.http).await.unwrap();
+            for target in ["/own", "/own/chunks"] {
+                let answer = client.get("a.test", target).await.unwrap();
+                assert!(answer.status == 200 && is_prefix(&answer.body, 1 << 20), "{target}");
+            }
+        });
+        let mut client = Client::new(proxy.http);
+        for target in ["/own", "/own/chunks", "/own"] {
+            let answer = client.get(target);
+            assert!(answer.status == 200 && is_prefix(&answer.body, 1 << 20), "{target}");
+        }
+    }
+    assert!(origin.connections() <= 4, "its connections are used again");
+}
