@@ -274,6 +274,22 @@ async fn an_answer_that_cannot_be_read_does_not_say_that_there_is_no_address() {
     assert_eq!(addresses(b"?"), Answer::Failed);
 }
 
+/// Whoever answers may add what nobody asked for.
+#[test]
+fn addresses_of_other_names_are_left_out() {
+    let name = |text: &str| Name::vec_from_str(text).unwrap();
+    let [ours, other] = [1, 9].map(|last| Ipv4Addr::new(192, 0, 2, last));
+    let mut message = MessageBuilder::new_vec().question();
+    message.push((&name("a.test"), Rtype::A)).unwrap();
+    let mut message = message.answer();
+    message.push((&name("other.test"), 5, A::new(other))).unwrap();
+    message.push((&name("a.test"), 30, Cname::new(name("b.test")))).unwrap();
+    message.push((&name("b.test"), 20, A::new(ours))).unwrap();
+    message.push((&name("a.test"), 5, A::new(other))).unwrap();
+    let expected = Answer::Found { addresses: vec![ours.into()], ttl: Duration::from_secs(20) };
+    assert_eq!(addresses(&message.finish()), expected);
+}
+
 #[tokio::test]
 async fn an_answer_that_does_not_fit_is_fetched_over_tcp() {
     let dns = Dns::start().await;

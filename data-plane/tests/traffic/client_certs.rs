@@ -287,6 +287,44 @@ fn names_must_match_where_that_is_said() {
     assert_eq!([status(&proxy, None), Client::new(proxy.http).get("/").status], [403, 403]);
 }
 
+/// What a client showed to one host says nothing to another, even one that verifies nobody.
+#[test]
+fn a_certificate_is_shown_to_the_host_that_asked_for_it() {
+    let authority = Authority::new("one");
+    let own = authority.leaf("alice", &[]);
+    let origin = Origin::says("in");
+    let mut proxy = proxy(&origin, asking(), &authority);
+    proxy.host("c.test", false, &[("/", PathType::Prefix, "echo")]);
+    proxy.config(vec![("c.test", host(Some(verifying(ClientVerification::Off)), false))]);
+    let mut one = Secure::new(&proxy, &client(Some(&own)), "a.test");
+    for (host, told) in [("a.test", ["SUCCESS", "CN=alice"]), ("c.test", ["NONE", ""])] {
+        assert_eq!(one.ask(host, "").0, 200, "{host}");
+        let seen = origin.seen().pop().unwrap();
+        let names = ["ssl-client-verify", "ssl-client-subject-dn"];
+        assert_eq!(names.map(|name| seen.all(name).concat()), told, "{host}");
+        assert!(!seen.head.contains("ssl-client-cert:"), "nobody asked for that");
+    }
+}
+
+/// Whether the host has a certificate or not; and what must be reached in plain is.
+#[test]
+fn a_redirect_that_is_forced_leads_nobody_in_a_circle() {
+    let origin = Origin::says("in");
+    let forced = LocationPolicy { force_ssl_redirect: Some(true), ..LocationPolicy::default() };
+    for tls in [false, true] {
+        let mut proxy = Proxy::start();
+        let challenge = "/.well-known/acme-challenge/two";
+        proxy.policies(tls, &[("/echo", forced.clone()), (challenge, forced.clone())]);
+        for service in ["echo", "two"] {
+            proxy.endpoints(service, &[origin.address]);
+        }
+        let mut plain = Client::new(proxy.http);
+        assert_eq!((plain.get("/echo").status, plain.get(challenge).status), (308, 200), "{tls}");
+        let (status, _) = Secure::new(&proxy, &client(None), "a.test").get("/echo", "a.test", "");
+        assert_eq!(status, 200, "{tls}");
+    }
+}
+
 #[test]
 fn in_plain_only_the_redirect_is_to_be_had() {
     let authority = Authority::new("one");

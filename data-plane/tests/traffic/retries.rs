@@ -384,17 +384,29 @@ fn as_many_tries_as_are_said() {
 
 #[test]
 fn no_try_begins_after_the_time() {
-    // Each responds after the time limit.
-    let slow: [Origin; 3] = std::array::from_fn(|_| {
-        Origin::new(|_| {
-            std::thread::sleep(Duration::from_millis(1_200));
-            (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec(), true)
-        })
-    });
-    let policy = LocationPolicy { proxy_next_upstream_timeout: Some(1), ..again_after("http_503") };
-    let proxy = saying(policy, &slow.each_ref());
-    assert_eq!(Client::new(proxy.http).get("/").status, 503);
-    assert_eq!(slow.iter().map(|it| it.seen().len()).sum::<usize>(), 1);
+    // Each responds, or breaks off, after the time limit.
+    for (said, status) in [("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", 503), ("", 502)] {
+        let slow: [Origin; 3] = std::array::from_fn(|_| {
+            Origin::new(move |_| {
+                std::thread::sleep(Duration::from_millis(1_200));
+                (said.as_bytes().to_vec(), !said.is_empty())
+            })
+        });
+        let policy = LocationPolicy { proxy_next_upstream_timeout: Some(1), ..again_after("error http_503") };
+        let proxy = saying(policy, &slow.each_ref());
+        assert_eq!(Client::new(proxy.http).get("/").status, status);
+        assert_eq!(slow.iter().map(|it| it.seen().len()).sum::<usize>(), 1, "{status}");
+    }
+}
+
+/// As a connection that was cut.
+#[test]
+fn statuses_that_are_tried_elsewhere_cost_the_budget() {
+    let busy: [Origin; 3] = std::array::from_fn(|_| unavailable());
+    let proxy = saying(again_after("http_503"), &busy.each_ref());
+    let mut client = Client::new(proxy.http);
+    (0..400).for_each(|_| assert_eq!(client.get("/").status, 503));
+    assert!(proxy.metrics.worker(0).retries_denied.value() > 0);
 }
 
 /// A streamed body is not stored anywhere, so it cannot be sent again.

@@ -238,6 +238,19 @@ fn tests_decide_and_the_first_answer_counts() {
     }
 }
 
+/// nginx closes without a word (docs/adr/034-shortcuts.md).
+#[test]
+fn an_answer_of_444_is_empty_and_the_last_one() {
+    let origin = Origin::says("here");
+    let location =
+        LocationPolicy { shortcuts: Some(plain(vec![says(444, "")])), ..LocationPolicy::default() };
+    let proxy = serving(None, "/", location, &origin);
+    let mut client = Client::new(proxy.http);
+    let answer = client.get("/");
+    assert_eq!((answer.status, answer.text()), (444, ""));
+    assert!(client.ended() && origin.seen().is_empty());
+}
+
 #[test]
 fn a_rewrite_that_redirects_keeps_the_query() {
     let origin = Origin::says("here");
@@ -245,6 +258,8 @@ fn a_rewrite_that_redirects_keeps_the_query() {
         rewrites(302, "^(/board)$", "$1/"),
         rewrites(301, "^/a/(.*)$", "https://b.test/$1?from=a"),
         rewrites(302, "^/b/", "/c/?"),
+        rewrites(302, "^/u/", "https://b.test$uri"),
+        rewrites(302, "^/t/", "https://b.test/a \u{e9}"),
     ]);
     let location = LocationPolicy { shortcuts: Some(shortcuts), ..LocationPolicy::default() };
     let proxy = serving(None, "/", location, &origin);
@@ -254,6 +269,10 @@ fn a_rewrite_that_redirects_keeps_the_query() {
         ("/board/", 200, None),
         ("/a/%0dX:%20y?y=2", 301, Some("https://b.test/%0DX:%20y?from=a&y=2")),
         ("/b/x?y=2", 302, Some("http://a.test/c/")),
+        // What was escaped is part of the path there, too.
+        ("/a/x%3Fy%23z%25", 301, Some("https://b.test/x%3Fy%23z%25?from=a")),
+        ("/u/x%3Fy%20z?y=2", 302, Some("https://b.test/u/x%3Fy%20z?y=2")),
+        ("/t/", 302, Some("https://b.test/a%20%C3%A9")),
     ] {
         let answer = client.get(sent);
         assert_eq!((answer.status, place_of(&answer)), (status, place), "{sent}");
