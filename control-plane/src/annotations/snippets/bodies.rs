@@ -1,21 +1,12 @@
 //! How long a proxy waits for more of a request's body: nginx' `client_body_timeout`.
 
-use super::tokens::Directive;
+use super::tokens::{Directive, take_one};
 use crate::annotations::streams::TIME;
 
 /// Takes the directive out of a snippet, if it says one time; in seconds.
 pub(super) fn take(directives: &mut Vec<Directive>) -> Option<u32> {
-    let is_one = |it: &Directive| it.name() == "client_body_timeout" && it.depth == 0 && !it.is_block;
-    let mut said = directives.iter().filter(|it| is_one(it));
-    let milliseconds = match said.next()?.arguments() {
-        [time] if !time.is_empty() => (TIME.read)(time)?,
-        _ => return None,
-    };
-    if said.next().is_some() {
-        return None;
-    }
-    directives.retain(|it| !is_one(it));
-    Some(milliseconds.div_ceil(1_000))
+    let seconds = |time: &str| Some((TIME.read)(time).filter(|_| !time.is_empty())?.div_ceil(1_000));
+    take_one(directives, "client_body_timeout", seconds)
 }
 
 #[cfg(test)]

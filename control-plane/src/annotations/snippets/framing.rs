@@ -1,20 +1,10 @@
 //! How answers of unknown length end: nginx' `chunked_transfer_encoding`.
 
-use super::tokens::{Directive, switch};
+use super::tokens::{Directive, switch, take_one};
 
 /// Takes the directive out of a snippet of a location, if it says one thing.
 pub(super) fn take(directives: &mut Vec<Directive>) -> Option<bool> {
-    let is_one = |it: &Directive| it.name() == "chunked_transfer_encoding" && it.depth == 0 && !it.is_block;
-    let mut said = directives.iter().filter(|it| is_one(it));
-    let chunks = match said.next()?.arguments() {
-        [word] => switch(word)?,
-        _ => return None,
-    };
-    if said.next().is_some() {
-        return None;
-    }
-    directives.retain(|it| !is_one(it));
-    Some(chunks)
+    take_one(directives, "chunked_transfer_encoding", switch)
 }
 
 #[cfg(test)]

@@ -52,6 +52,22 @@ impl Directive {
     }
 }
 
+/// Takes the directive of this name out of a snippet, if it is said once, outside of blocks, and with one word that `read`
+/// takes.
+pub(super) fn take_one<T>(
+    directives: &mut Vec<Directive>,
+    name: &str,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> Option<T> {
+    let is_one = |it: &Directive| it.name() == name && it.depth == 0 && !it.is_block;
+    let mut said = directives.iter().filter(|it| is_one(it));
+    let (Some(one), None) = (said.next(), said.next()) else { return None };
+    let [word] = one.arguments() else { return None };
+    let value = read(word)?;
+    directives.retain(|it| !is_one(it));
+    Some(value)
+}
+
 /// The value of a flag of nginx, which reads it in any case; `None`: it is none.
 pub(super) fn switch(word: &str) -> Option<bool> {
     match word {
