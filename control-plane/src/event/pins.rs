@@ -36,6 +36,17 @@ pub enum PinChange {
     },
 }
 
+impl PinChange {
+    /// The revision of the pin that it deletes; `None`: it deletes none, or none is known.
+    pub fn deletes(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Erase { revision } => revision.as_ref(),
+            Self::Expire { pin } => Some(&pin.revision),
+            Self::Write { .. } | Self::Mend { .. } => None,
+        }
+    }
+}
+
 /// Why the stored pin was not changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -115,9 +115,10 @@ impl PinFile {
         match change {
             PinChange::Write { pin, replaces } if there == *replaces => self.put(pin),
             PinChange::Mend { pin, replaces } if there.as_ref() == Some(replaces) => self.put(pin),
-            PinChange::Erase { revision } if there == *revision => self.erase(),
-            // One process and its own clock.
-            PinChange::Expire { pin } if there.as_ref() == Some(&pin.revision) => self.erase(),
+            // One process and its own clock: what is to expire has expired.
+            PinChange::Erase { .. } | PinChange::Expire { .. } if there.as_ref() == change.deletes() => {
+                self.erase()
+            }
             // It was removed meanwhile.
             PinChange::Mend { .. } | PinChange::Erase { .. } | PinChange::Expire { .. }
                 if there.is_none() =>

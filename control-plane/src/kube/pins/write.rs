@@ -139,24 +139,16 @@ impl Writer {
                 );
                 self.put(pin, Some(&there)).await
             }
-            PinChange::Erase { revision } => {
+            PinChange::Erase { .. } | PinChange::Expire { .. } => {
                 let Some(there) = there else {
                     return Ok("".into());
                 };
-                if revision.as_ref() != Some(&there.metadata.resource_version) {
+                if change.deletes() != Some(&there.metadata.resource_version) {
                     return Err(overtaken(Some(&there)));
                 }
-                self.erase(&there).await?;
-                Ok("".into())
-            }
-            PinChange::Expire { pin } => {
-                let Some(there) = there else {
-                    return Ok("".into());
-                };
-                if pin.revision != there.metadata.resource_version {
-                    return Err(overtaken(Some(&there)));
-                }
-                if let Some(left) = times::left(&self.secrets.client, pin).await.map_err(failed)? {
+                if let PinChange::Expire { pin } = change
+                    && let Some(left) = times::left(&self.secrets.client, pin).await.map_err(failed)?
+                {
                     return Err(PinRefused::Early { left });
                 }
                 self.erase(&there).await?;
