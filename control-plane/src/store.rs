@@ -307,21 +307,27 @@ impl Store {
         self.config.state.root
     }
 
-    fn commit_config(&mut self, delta: Delta, cause: &Arc<str>, origin: Origin, at: (Instant, SystemTime)) {
+    fn commit_config(
+        &mut self,
+        delta: Delta,
+        cause: &Arc<str>,
+        origin: Origin,
+        (now, time): (Instant, SystemTime),
+    ) {
         let first = self.config.state.seq == Seq::default();
         let version = PastVersion {
             seq: self.config.state.seq.next(),
             changed: delta.len(),
             bytes: delta.up.iter().map(|entry| entry.wire_size()).sum(),
-            time: at.1,
-            made: Some(at.0),
+            time,
+            made: Some(now),
             cause: Arc::clone(cause),
             origin,
             released: true,
             root: Root::default(),
             snapshot: Snapshot::default(),
         };
-        self.config.commit(delta, at.0);
+        self.config.commit(delta, now);
         self.config.state.relies_on = self.live.state.seq;
         let state = &self.config.state;
         let version = PastVersion { root: state.root, snapshot: state.snapshot.clone(), ..version };
@@ -334,7 +340,7 @@ impl Store {
         delta: &Delta,
         cause: Arc<str>,
         origin: Origin,
-        at: (Instant, SystemTime),
+        (now, time): (Instant, SystemTime),
     ) {
         let first = self.config.state.seq == Seq::default();
         let compiled = &self.view.compiled;
@@ -342,8 +348,8 @@ impl Store {
             seq: Seq::default(),
             root: compiled.root(),
             snapshot: compiled.clone(),
-            time: at.1,
-            made: Some(at.0),
+            time,
+            made: Some(now),
             cause,
             origin,
             changed: delta.len(),

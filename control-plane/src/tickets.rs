@@ -62,11 +62,14 @@ struct There {
 impl Seen {
     /// How old the record is that is there now.
     fn age(&mut self, record: &Record, now: SystemTime, steady: Instant) -> Duration {
-        if self.0.as_ref().is_none_or(|there| there.record != *record) {
-            self.0 = Some(There { record: record.clone(), since: steady, is_new: self.0.is_some() });
-        }
-        let Some(There { since, is_new, .. }) = &self.0 else { return Duration::ZERO };
-        let stated = record.age(now).filter(|_| !is_new);
+        let There { since, is_new, .. } = match &mut self.0 {
+            Some(there) if there.record == *record => there,
+            before => {
+                let is_new = before.is_some();
+                before.insert(There { record: record.clone(), since: steady, is_new })
+            }
+        };
+        let stated = record.age(now).filter(|_| !*is_new);
         stated.unwrap_or_else(|| steady.saturating_duration_since(*since))
     }
 }

@@ -1,8 +1,8 @@
 //! Holds stored in the cluster, each as a ConfigMap (for a Secret: a Secret) with a label.
 //!
 //! A record is named after the object that it holds, so all replicas use the same one, and has the object's source
-//! under the key `object`, or packed under `object.zlib`. It is written by compare-and-swap, and takes effect on every replica, including the writer,
-//! only when it is read back from the watch.
+//! under the key `object`, or packed under `object.zlib`. It is written by compare-and-swap, and takes effect on every
+//! replica, including the writer, only when it is read back from the watch.
 //!
 //! **Invariant:** writing never delays reading; failed writes are retried until they succeed.
 
