@@ -2,6 +2,7 @@
 //!
 //! Users parse these pages, so they are identical to nginx' to the byte.
 
+use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -305,6 +306,15 @@ impl ReplyBody {
             Self::Paced(paced) => paced.body().sending(),
             _ => None,
         }
+    }
+
+    /// Reads more if it is available.
+    pub(crate) async fn more_at_once(&mut self) -> Option<Result<(), ProxyError>> {
+        poll_fn(|cx| match self.poll_more(cx) {
+            Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
     }
 
     /// Reads more, for [`Self::buffered`] to look at.

@@ -101,19 +101,20 @@ impl Spill {
 
     /// Logs from time to time that a response cannot be stored.
     pub(crate) fn waits(&self, error: &io::Error) {
-        if let Some(missed) = self.is_told() {
-            let folder = self.dir.display();
-            warn!(%folder, %error, missed, "a response cannot be kept in a file: its backend waits for the client");
-        }
+        self.tell(error, "a response cannot be kept in a file: its backend waits for the client");
     }
 
     /// Logs from time to time that a body cannot be stored; returns the error for its request.
     pub(crate) fn failed(&self, error: io::Error) -> ProxyError {
+        self.tell(&error, "a body cannot be kept in a file: its request is answered 503");
+        ProxyError::of(Kind::NoDisk, error)
+    }
+
+    fn tell(&self, error: &io::Error, what: &str) {
         if let Some(missed) = self.is_told() {
             let folder = self.dir.display();
-            warn!(%folder, %error, missed, "a body cannot be kept in a file: its request is answered 503");
+            warn!(%folder, %error, missed, "{what}");
         }
-        ProxyError::of(Kind::NoDisk, error)
     }
 
     /// Whether it is time to log, and how many messages were skipped.

@@ -111,7 +111,7 @@ pub(super) async fn send(
             }
             Ok(None) => {
                 body.wants(usize::MAX);
-                let came = at_once(body).await;
+                let came = body.more_at_once().await;
                 if !matches!(came, Some(Ok(()))) {
                     // Sent now: the rest may take long to arrive.
                     flush((local, timer), out, body, &mut joining).await?;
@@ -200,15 +200,6 @@ async fn trailers(
     .await;
     timer.disarm();
     outcome
-}
-
-/// Reads more of the body if it is available.
-async fn at_once(body: &mut ReplyBody) -> Option<Result<(), ProxyError>> {
-    poll_fn(|cx| match body.poll_more(cx) {
-        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-        Poll::Pending => Poll::Ready(None),
-    })
-    .await
 }
 
 /// Waits for more of the body. The time in which it may not be read is its client's.

@@ -4,7 +4,6 @@
 use super::Exchange;
 use crate::codec::head::Known;
 use crate::http::reply::{Ahead, Reply, ReplyBody};
-use crate::table::policy::read_ahead::ReadAhead;
 
 /// What a backend says about its response: `X-Accel-Buffering`, with any other value than these as if it were not there.
 pub(super) fn asked(reply: &Reply) -> Option<bool> {
@@ -22,8 +21,7 @@ pub(super) fn asked(reply: &Reply) -> Option<bool> {
 /// has the whole request.
 pub(super) fn read_ahead(exchange: &mut Exchange<'_>, asked: Option<bool>, reply: &mut Reply) {
     let Some(limits) = exchange.location().map(|location| location.policy.read_ahead) else { return };
-    let ReadAhead { is_on, .. } = limits;
-    if !asked.unwrap_or(is_on) || reply.head.framing.is_empty() || !reply.body.is_arriving() {
+    if !asked.unwrap_or(limits.is_on) || reply.head.framing.is_empty() || !reply.body.is_arriving() {
         return;
     }
     let body = std::mem::replace(&mut reply.body, ReplyBody::Empty);

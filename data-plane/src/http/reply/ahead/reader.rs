@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -132,11 +131,7 @@ impl Reader {
             self.flush().await;
         }
         self.body.wants(BATCH);
-        let at_once = poll_fn(|cx| match self.body.poll_more(cx) {
-            Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-            Poll::Pending => Poll::Ready(None),
-        });
-        if let Some(outcome) = at_once.await {
+        if let Some(outcome) = self.body.more_at_once().await {
             return outcome;
         }
         self.flush().await;
