@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -15,29 +16,41 @@ use super::harness::*;
 /// More than kernels hold for a client that reads nothing.
 const LENGTH: usize = 24 << 20;
 
-/// How many responses have been sent whole, and how many broke off.
-static WHOLE: [AtomicUsize; 6] = [const { AtomicUsize::new(0) }; 6];
-static BROKEN: [AtomicUsize; 6] = [const { AtomicUsize::new(0) }; 6];
+/// How many responses a backend has sent whole, and how many broke off.
+#[derive(Default)]
+struct Counts {
+    whole: AtomicUsize,
+    broken: AtomicUsize,
+}
+
+impl Counts {
+    fn has_sent(&self) -> bool {
+        self.whole.load(Ordering::SeqCst) > 0
+    }
+}
 
 fn byte(place: usize) -> u8 {
     (place % 251) as u8
 }
 
-/// Sends a long response with this header line, and counts it under this number. One to `/cut` lacks its end.
-fn long(number: usize, header: &'static str) -> Origin {
-    Origin::raw(move |mut stream, connection, _| {
+/// Sends a long response with this header line, and counts it. One to `/cut` lacks its end.
+fn long(header: &'static str) -> (Origin, Arc<Counts>) {
+    let counts = Arc::new(Counts::default());
+    let counted = Arc::clone(&counts);
+    let origin = Origin::raw(move |mut stream, connection, _| {
         while let Some(request) = read_request(&mut stream, connection) {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n{header}\r\n");
             let length = if request.line().contains("/cut") { LENGTH / 2 } else { LENGTH };
             let body: Vec<u8> = (0..length).map(byte).collect();
             let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
-            let counts = if sent.is_ok() { &WHOLE } else { &BROKEN };
-            counts[number].fetch_add(1, Ordering::SeqCst);
+            let count = if sent.is_ok() { &counted.whole } else { &counted.broken };
+            count.fetch_add(1, Ordering::SeqCst);
             if sent.is_err() || length < LENGTH {
                 return;
             }
         }
-    })
+    });
+    (origin, counts)
 }
 
 fn buffering() -> LocationPolicy {
@@ -74,20 +87,16 @@ fn is_prefix(body: &[u8], length: usize) -> bool {
     body.len() == length && body.iter().enumerate().all(|(place, it)| *it == byte(place))
 }
 
-fn has_sent(number: usize) -> bool {
-    WHOLE[number].load(Ordering::SeqCst) > 0
-}
-
 #[test]
 fn a_backend_is_done_though_its_client_reads_nothing() {
-    let off = long(0, "");
+    let (off, waits) = long("");
     let (plain, _) = serving(LocationPolicy::default(), &off);
     let waiting = asking(&plain, "/own");
-    let origin = long(1, "");
+    let (origin, counts) = long("");
     let (proxy, budgets) = serving(buffering(), &origin);
     let client = asking(&proxy, "/own");
-    eventually("it has sent all", || has_sent(1));
-    assert!(!has_sent(0), "without buffering it waits for its client");
+    eventually("it has sent all", || counts.has_sent());
+    assert!(!waits.has_sent(), "without buffering it waits for its client");
     assert!(budgets.spill.used() > LENGTH / 2);
     assert!(is_prefix(&body(client), LENGTH));
     eventually("the file is given back", || budgets.spill.used() == 0);
@@ -96,12 +105,13 @@ fn a_backend_is_done_though_its_client_reads_nothing() {
 
 #[test]
 fn a_backend_says_itself_whether_its_response_is_buffered() {
-    let (no, yes) = (long(2, "X-Accel-Buffering: No\r\n"), long(3, "X-Accel-Buffering: yes\r\n"));
+    let (no, waits) = long("X-Accel-Buffering: No\r\n");
+    let (yes, counts) = long("X-Accel-Buffering: yes\r\n");
     let (streaming, _) = serving(buffering(), &no);
     let (keeping, _) = serving(LocationPolicy::default(), &yes);
     let clients = [asking(&streaming, "/own"), asking(&keeping, "/own")];
-    eventually("one has sent all", || has_sent(3));
-    assert!(!has_sent(2));
+    eventually("one has sent all", || counts.has_sent());
+    assert!(!waits.has_sent());
     for client in clients {
         assert!(is_prefix(&body(client), LENGTH));
     }
@@ -109,24 +119,24 @@ fn a_backend_says_itself_whether_its_response_is_buffered() {
 
 #[test]
 fn a_client_that_leaves_ends_the_reading() {
-    let origin = long(4, "");
+    let (origin, counts) = long("");
     let own = LocationPolicy { proxy_max_temp_file_size: Some(0), ..buffering() };
     let (proxy, budgets) = serving(own, &origin);
     let client = asking(&proxy, "/own");
     eventually("something is kept", || budgets.bytes.used() > 0);
-    assert!(!has_sent(4), "nothing is written to a file");
+    assert!(!counts.has_sent(), "nothing is written to a file");
     client.shutdown(Shutdown::Both).unwrap();
     drop(client);
-    eventually("its connection is closed", || BROKEN[4].load(Ordering::SeqCst) > 0);
+    eventually("its connection is closed", || counts.broken.load(Ordering::SeqCst) > 0);
     eventually("all is given back", || budgets.bytes.used() == 0);
 }
 
 #[test]
 fn what_came_of_a_response_that_breaks_off_is_passed_on() {
-    let origin = long(5, "");
+    let (origin, counts) = long("");
     let (proxy, budgets) = serving(buffering(), &origin);
     let client = asking(&proxy, "/own/cut");
-    eventually("it has sent half of it", || has_sent(5));
+    eventually("it has sent half of it", || counts.has_sent());
     assert!(is_prefix(&body(client), LENGTH / 2));
     eventually("the file is given back", || budgets.spill.used() == 0);
     let log = proxy.stop(Duration::ZERO, Duration::ZERO);
