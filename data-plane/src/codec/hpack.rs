@@ -30,6 +30,8 @@ use table::{Entry, Name, Table};
 
 use super::guard::is_value;
 
+#[cfg(test)]
+pub(crate) mod blocks;
 mod huffman;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod model;

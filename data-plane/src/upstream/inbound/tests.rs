@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use tokio::io::{AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::codec::hpack::model::{Field, Model, is_valid, literal, named, numbered};
+use crate::codec::hpack::blocks::{self, literal, named, numbered};
+use crate::codec::hpack::model::{Field, Model, is_valid};
 
 const LIST: u32 = 32 * 1024;
 
@@ -108,7 +109,7 @@ proptest! {
             for (what, number, is_kept, is_huffman) in fields {
                 let value = [b'0' + number % 10; 40];
                 let own = [b'x', b'-', b'a' + number % 20];
-                let count = ahead.count();
+                let count = blocks::count(&ahead);
                 let field = match what {
                     0 => literal(&[b'X', b'a' + number % 20], &value, is_kept, is_huffman),
                     1 => literal(&own, &[b'a', number, b'\n'], is_kept, is_huffman),

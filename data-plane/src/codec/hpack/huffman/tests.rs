@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::codec::hpack::model::coded;
+use crate::codec::hpack::blocks::coded;
 use crate::codec::hpack::octets::{METHOD, NAME, VALUE};
 use crate::codec::hpack::{NAME_LETTERS, VALUE_LETTERS};
 
