@@ -24,9 +24,9 @@ nightly *arguments:
 loom:
     .ci/loom
 
-# One fuzz target for as long as one likes: `just fuzz paths`.
-fuzz target:
-    RUSTC_BOOTSTRAP=1 cargo fuzz run {{target}}
+# Each fuzz target for a minute, or those that are named: `FIRTH_FUZZ_SECONDS=600 just fuzz paths`.
+fuzz *targets:
+    .ci/fuzz {{targets}}
 
 # Formats, lints and checks the documentation.
 lint:
