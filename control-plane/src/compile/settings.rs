@@ -97,6 +97,24 @@ fn row_of(key: &str) -> Option<&'static Row> {
     Status::of(key).and_then(Status::row)
 }
 
+/// What an empty text of a key means: Go reads it as false or 0 (ingress-nginx). `None`: the default. That is so for
+/// times, too, in which nothing could be done, so that with 0 all requests would fail.
+fn meant_by_nothing(row: &Row) -> Option<&'static str> {
+    const TIMES: [&str; 4] =
+        ["client-body-timeout", "proxy-connect-timeout", "proxy-read-timeout", "proxy-send-timeout"];
+    if row.value.words() == value::BOOL.words {
+        return Some("false");
+    }
+    let may_be_0 = row.go_number && !TIMES.contains(&row.name) && row.value.read("0").is_some();
+    may_be_0.then_some("0")
+}
+
+/// The words of a switch, which nginx reads in any case. (Annotations with others are refused before.)
+fn in_lower_case<'a>(row: &Row, text: Cow<'a, str>) -> Cow<'a, str> {
+    let is_switch = row.value.words() == value::SWITCH.words;
+    if is_switch { Cow::Owned(text.to_ascii_lowercase()) } else { text }
+}
+
 /// A value as rows parse it, in decimal: some keys allow numbers in other bases. `None`: it is not a number.
 fn in_decimal<'a>(key: &str, text: &'a str) -> Option<Cow<'a, str>> {
     if !is_number(key) {
@@ -207,11 +225,10 @@ impl Compiled {
 
     /// Takes in a key that is the default of an annotation.
     fn read_default(&mut self, row: &'static Row, key: &str, text: &str, asks: bool) {
-        // As in ingress-nginx, an empty value means false.
-        if text.is_empty() && row.value.words() == value::BOOL.words {
-            self.row(row, key, "false");
-            if row.default == "true" {
-                let reason = "expected true or false, got nothing: false is used";
+        if let Some(meant) = meant_by_nothing(row).filter(|_| text.is_empty()) {
+            self.row(row, key, meant);
+            if row.default != meant {
+                let reason = format!("expected {}, got nothing: {meant} is used", row.value.words());
                 self.fault(key, Severity::Warning, reason);
             }
             return;
@@ -230,7 +247,7 @@ impl Compiled {
             );
             return self.fault(key, Severity::Warning, reason);
         };
-        let (denies, configured) = self.row(row, key, &text);
+        let (denies, configured) = self.row(row, key, &in_lower_case(row, text));
         let is_idle = denies && !asks && is_of_questions(row);
         // Locations may switch this one off, so that proxies decide.
         let is_default = row.name == waf::ENABLE_MODSECURITY.name;

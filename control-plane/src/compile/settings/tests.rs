@@ -275,6 +275,47 @@ fn a_switch_without_a_value_is_off() {
     assert_eq!(fields, ["data[ssl-redirect]"], "the others are off anyway, or say nothing");
 }
 
+/// So is a number, where that can be meant.
+#[test]
+fn a_number_without_a_value_is_0() {
+    let (settings, faults) = compiled(&[
+        ("keep-alive", ""),
+        ("upstream-keepalive-connections", ""),
+        ("gzip-min-length", " "),
+        ("limit-rate", ""),
+        ("gzip-level", ""),
+        ("http2-max-concurrent-streams", ""),
+        ("proxy-connect-timeout", ""),
+        ("proxy-stream-responses", ""),
+    ]);
+    let defaults = LocationPolicy {
+        keep_alive: Some(0),
+        upstream_keepalive_connections: Some(0),
+        limit_rate: Some(0),
+        ..LocationPolicy::default()
+    };
+    assert_eq!(settings.defaults, defaults);
+    let told: Vec<_> = faults.iter().map(|it| (it.field.as_str(), it.reason.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            ("data[keep-alive]", "expected a number of seconds without a unit, got nothing: 0 is used"),
+            ("data[upstream-keepalive-connections]", "expected a number, got nothing: 0 is used"),
+        ]
+    );
+}
+
+/// Annotations are compared with the words as they are.
+#[test]
+fn a_switch_is_thrown_in_any_case() {
+    for (text, on) in [("OFF", Some(false)), ("On", Some(true)), ("yes", None)] {
+        let (settings, faults) = compiled(&[("proxy-request-buffering", text), ("proxy-buffering", text)]);
+        let defaults = settings.defaults;
+        assert_eq!((defaults.proxy_request_buffering, defaults.proxy_buffering), (on, on), "{text}");
+        assert_eq!(faults.is_empty(), on.is_some(), "{text}: {faults:?}");
+    }
+}
+
 fn last(text: &str) -> &str {
     text.rsplit(',').next().unwrap_or_default().trim()
 }
@@ -294,9 +335,10 @@ fn a_value_that_cannot_be_read_is_named_with_its_key() {
         ("keep-alive", "long"),
     ];
     // Lists of the ConfigMap may have empty items, and lists of addresses hold nothing else.
-    // Nor do spaces around most values matter there.
+    // Nor do spaces around most values matter there, nor the case of a switch.
     let is_bad = |(_, text): &(&str, &str)| {
-        text.trim() == *text && text.split(',').all(|item| !item.trim().is_empty())
+        let is_switch = ["on", "off"].contains(&&*text.to_ascii_lowercase());
+        !is_switch && text.trim() == *text && text.split(',').all(|item| !item.trim().is_empty())
     };
     for (key, text) in of_rows.chain(others).filter(is_bad) {
         let (settings, faults) = compiled(&[(key, text)]);
@@ -426,8 +468,8 @@ proptest! {
             let (global, own) = (*of_key.get(&choices), *of_annotation.get(&choices));
             data.push((key, global));
             configured.insert(format!("{}{}", annotations::PREFIX, row.name), own.to_owned());
-            let is_switch = row.value.words() == value::BOOL.words;
-            slow.overlay(&alone(row, if global.is_empty() && is_switch { "false" } else { taken(key, global) }));
+            let written = if global.is_empty() { meant_by_nothing(row).unwrap_or("") } else { taken(key, global) };
+            slow.overlay(&alone(row, &in_lower_case(row, written.into())));
             slow.overlay(&alone(row, own));
         }
         let mut fast = compiled(&data).0.defaults;
