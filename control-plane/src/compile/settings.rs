@@ -56,8 +56,19 @@ impl Compiled {
         };
         self.faults.extend(referred.fault(reference, key));
         if let Referred::Entries(entries) = referred {
-            let (list, left_out) = headers::usable(entries);
+            let (mut list, mut left_out) = headers::usable(entries);
             let object = reference.object();
+            if reference.what == Use::AddHeaders && self.settings.defaults.server_tokens != Some(true) {
+                // As in ingress-nginx, whose template clears that header after it has set these.
+                let is_kept = |name: &str| !name.eq_ignore_ascii_case("server");
+                left_out.extend(
+                    list.headers
+                        .iter()
+                        .filter(|it| !is_kept(&it.name))
+                        .map(|it| format!("without server-tokens answers have no {}", it.name)),
+                );
+                list.headers.retain(|it| is_kept(&it.name));
+            }
             self.faults.extend(left_out.into_iter().map(|what| {
                 Fault::new(Severity::Warning, key.as_str(), format!("{object}: {what}, it is left out"))
             }));

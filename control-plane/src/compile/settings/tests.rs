@@ -1,5 +1,7 @@
 //! The effects of the ConfigMap's keys.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use shared::policy::{LoadBalance, LocationPolicy, TextList};
 
@@ -313,6 +315,22 @@ fn a_switch_is_thrown_in_any_case() {
         let defaults = settings.defaults;
         assert_eq!((defaults.proxy_request_buffering, defaults.proxy_buffering), (on, on), "{text}");
         assert_eq!(faults.is_empty(), on.is_some(), "{text}: {faults:?}");
+    }
+}
+
+/// As in ingress-nginx, whose template clears it behind them.
+#[test]
+fn headers_that_are_added_name_no_server_without_server_tokens() {
+    for (tokens, kept) in [("false", "X-A"), ("", "X-A"), ("true", "SERVER|X-A")] {
+        let data = [("add-headers", "ns/extra"), ("server-tokens", tokens)];
+        let data = data.into_iter().map(|(key, text)| (key.into(), text.into())).collect();
+        let mut compiled = compile(Some(&ConfigMap { data, ..ConfigMap::default() }), None);
+        let reference = compiled.refs.keys().next().unwrap().clone();
+        let entries = [("SERVER", "mine"), ("X-A", "b")].map(|(name, value)| (name.into(), value.into()));
+        compiled.put(&reference, &Referred::Entries(Arc::new(entries.into())));
+        let names = compiled.settings.defaults.add_headers.unwrap().headers.into_iter().map(|it| it.name);
+        assert_eq!(names.collect::<Vec<_>>().join("|"), kept, "{tokens:?}");
+        assert_eq!(compiled.faults.len(), usize::from(kept == "X-A"), "{:?}", compiled.faults);
     }
 }
 
