@@ -111,8 +111,8 @@ pub(crate) static ACCESS_LOG_PATH: Row = Row {
     value: &Spec(
         ANY,
         Effect::Differs {
-            unless: |it| STANDARD_OUTPUT.contains(&it.as_str()),
-            without: "lines go where the proxy's --access-log says",
+            unless: |it| STANDARD_OUTPUT.contains(&it.as_str()) || it == NULL,
+            without: "lines go where the proxy's --access-log says, but for those to /dev/null",
         },
     ),
     default: STANDARD_OUTPUT[0],
@@ -143,6 +143,56 @@ pub(crate) static NGINX_STATUS_IPV6_WHITELIST: Row = Row {
     doc: "Likewise, over IPv6",
     ..Row::NEW
 };
+
+/// `error-log-path`, ConfigMap only.
+pub(crate) static ERROR_LOG_PATH: Row = Row {
+    name: "error-log-path",
+    value: &Spec(
+        ANY,
+        Effect::Differs {
+            unless: |it| ["/var/log/nginx/error.log", "/dev/stderr"].contains(&it.as_str()),
+            without: "what a proxy has to say goes to its standard error",
+        },
+    ),
+    default: "/var/log/nginx/error.log",
+    doc: "File of the error log",
+    ..Row::NEW
+};
+
+/// `error-log-level`, ConfigMap only.
+pub(crate) static ERROR_LOG_LEVEL: Row = Row {
+    name: "error-log-level",
+    value: &Spec(
+        ANY,
+        Effect::Differs {
+            unless: |it| it == "notice",
+            without: "each proxy says as much as its --log asks for",
+        },
+    ),
+    default: "notice",
+    doc: "How much the error log says",
+    harmless: true,
+    ..Row::NEW
+};
+
+/// `enable-syslog`, ConfigMap only.
+pub(crate) static ENABLE_SYSLOG: Row = Row {
+    name: "enable-syslog",
+    value: &Spec(
+        BOOL,
+        Effect::Differs {
+            unless: |it| !it,
+            without: "no syslog server is sent anything: collect the lines from where the proxy's --access-log says",
+        },
+    ),
+    default: "false",
+    doc: "Logs are sent to a syslog server",
+    harmless: true,
+    ..Row::NEW
+};
+
+/// The null device.
+pub(crate) const NULL: &str = "/dev/null";
 
 /// Paths that are standard output in ingress-nginx' image.
 const STANDARD_OUTPUT: [&str; 2] = ["/var/log/nginx/access.log", "/dev/stdout"];

@@ -14,7 +14,7 @@ use super::referred::Referred;
 use super::{allowed, headers, ticket_keys};
 use crate::annotations::row::{Reach, Row};
 use crate::annotations::snippets::of_fleet::{GLOBAL_AUTH, Outer};
-use crate::annotations::{self, Zones, auth, clients, forwarding, snippets, value, waf};
+use crate::annotations::{self, Zones, auth, clients, forwarding, log, snippets, value, waf};
 use crate::objects::ConfigMap;
 use crate::problem::{Fault, Severity, shown};
 use crate::reference::{Reference, Use};
@@ -152,12 +152,30 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
     for outer in levels {
         outer.put(&mut compiled.settings.defaults);
     }
+    compiled.silence(configmap);
     compiled.settings.guards.sort_unstable();
     compiled.settings.guards.dedup();
     compiled
 }
 
 impl Compiled {
+    /// Writes no log that goes to the null device.
+    fn silence(&mut self, configmap: Option<&ConfigMap>) {
+        let of = |key: &str| {
+            let mut data = configmap.iter().flat_map(|map| &map.data);
+            let text = data.find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, text)| text.trim());
+            text.filter(|text| !text.is_empty())
+        };
+        let is_null = |key| of(key).or_else(|| of(log::ACCESS_LOG_PATH.name)) == Some(log::NULL);
+        let defaults = &mut self.settings.defaults;
+        if is_null("http-access-log-path") {
+            defaults.disable_http_access_log = Some(true);
+        }
+        if is_null("stream-access-log-path") {
+            defaults.disable_stream_access_log = Some(true);
+        }
+    }
+
     /// Takes in a key. `levels` receives what raw configuration says to inner levels of nginx' configuration.
     fn read(
         &mut self,

@@ -318,6 +318,42 @@ fn a_switch_is_thrown_in_any_case() {
     }
 }
 
+#[test]
+fn what_is_written_to_the_null_device_is_not_written() {
+    let (http, stream) = ("http-access-log-path", "stream-access-log-path");
+    for (data, is_off) in [
+        (&[("access-log-path", "/dev/null")][..], (true, true)),
+        (&[("access-log-path", " /dev/null "), (http, "/dev/stdout")], (false, true)),
+        (&[(http, "/dev/null"), ("disable-http-access-log", "false")], (true, false)),
+        (&[("Stream-Access-Log-Path", "/dev/null"), (http, "")], (false, true)),
+        (&[("access-log-path", "/dev/null"), (stream, "")], (true, true)),
+        (&[("access-log-path", "/var/log/nginx/access.log")], (false, false)),
+    ] {
+        let (settings, faults) = compiled(data);
+        let LocationPolicy { disable_http_access_log, disable_stream_access_log, .. } = settings.defaults;
+        let off = |it: Option<bool>| it == Some(true);
+        assert_eq!((off(disable_http_access_log), off(disable_stream_access_log)), is_off, "{data:?}");
+        assert_eq!(faults, [], "{data:?}");
+    }
+    let (_, faults) = compiled(&[("access-log-path", "/tmp/access.log")]);
+    assert_eq!(faults.len(), 1);
+}
+
+/// nobody misses what the defaults say; all else is said.
+#[test]
+fn logs_of_the_proxy_itself_are_told_of_where_they_differ() {
+    let (_, faults) = compiled(&[
+        ("enable-syslog", "false"),
+        ("error-log-level", "notice"),
+        ("error-log-path", "/dev/stderr"),
+    ]);
+    assert_eq!(faults, []);
+    let differing = [("enable-syslog", "true"), ("error-log-level", "debug"), ("error-log-path", "/tmp/e")];
+    let (settings, faults) = compiled(&differing);
+    assert_eq!((settings, faults.len()), (Settings::default(), 3));
+    assert!(faults[0].reason.contains("--access-log") && faults[1].reason.contains("--log"), "{faults:?}");
+}
+
 /// As in ingress-nginx, whose template clears it behind them.
 #[test]
 fn headers_that_are_added_name_no_server_without_server_tokens() {
