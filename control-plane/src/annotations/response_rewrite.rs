@@ -4,6 +4,7 @@ use shared::pattern::Pattern;
 use shared::policy::Replacement;
 
 use super::row::{Effect, Risk, Row, Spec};
+use super::snippets;
 use super::value::{Grammar, URL_SPACED};
 
 /// `proxy-cookie-domain`.
@@ -24,6 +25,18 @@ pub(crate) static PROXY_COOKIE_PATH: Row = Row {
     default: "off",
     doc: "Changes the beginning of the path of the backend's cookies: `from to`",
     ..Row::NEW
+};
+
+/// `proxy-cookie-domain`, the key.
+pub(crate) static PROXY_COOKIE_DOMAIN_OF_ALL: Row = Row {
+    value: &Spec(WORDS, Effect::Sets(|to, it| to.location.proxy_cookie_domain = Some(it))),
+    ..PROXY_COOKIE_DOMAIN
+};
+
+/// `proxy-cookie-path`, the key.
+pub(crate) static PROXY_COOKIE_PATH_OF_ALL: Row = Row {
+    value: &Spec(WORDS, Effect::Sets(|to, it| to.location.proxy_cookie_path = Some(it))),
+    ..PROXY_COOKIE_PATH
 };
 
 /// `proxy-redirect-from`.
@@ -68,6 +81,20 @@ const PATHS: Grammar<Replacement> = Grammar {
     bad: &["/one/", "/a /b /c", "/{ /", "/a\n/b"],
 };
 
+/// Words of nginx' configuration, which may be in quotes: ingress-nginx does not check the ConfigMap, where they are used
+/// for attributes of cookies.
+const WORDS: Grammar<Replacement> = Grammar {
+    words: "off, or two words of nginx' configuration without variables",
+    read: |text| {
+        let words = snippets::words(text)?;
+        let has_variable = |word: &String| word.contains('$') && !word.starts_with('~');
+        let is_bad = |word: &String| word.chars().any(char::is_control) || has_variable(word);
+        (!words.iter().any(is_bad)).then(|| from_words(words.iter().map(String::as_str))).flatten()
+    },
+    good: &["off", "/one/ /", r#"/ "/; Secure; HttpOnly""#],
+    bad: &["/one/", "/a /b /c", "/ '/; Secure", "~^/a(.*) /b$1", r#"/ "/\n""#],
+};
+
 /// A URL (ingress-nginx' `URLIsValidRegex`), one word.
 const WORD: Grammar<String> = Grammar {
     words: "off, or a URL of letters, digits and / - . _ ~ : , ? & =",
@@ -86,7 +113,10 @@ const FROM: Grammar<String> = Grammar {
 
 /// `off` replaces nothing.
 fn replacement(text: &str) -> Option<Replacement> {
-    let mut words = text.split_ascii_whitespace();
+    from_words(text.split_ascii_whitespace())
+}
+
+fn from_words<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Replacement> {
     match (words.next()?, words.next(), words.next()) {
         ("off", None, _) => Some(Replacement::default()),
         (from, Some(to), None) if is_from(from) => Some(Replacement { from: from.into(), to: to.into() }),
@@ -132,6 +162,21 @@ mod tests {
             let faults = usize::from(path.is_none());
             let expected = LocationPolicy { proxy_cookie_path: path, ..LocationPolicy::default() };
             assert_eq!(location(&[("proxy-cookie-path", text)]), (expected, faults), "{text}");
+        }
+    }
+
+    #[test]
+    fn cookies_of_the_fleet_may_be_given_attributes() {
+        let read = |text| (WORDS.read)(text).map(|it| (it.from, it.to));
+        let expected = |from: &str, to: &str| Some((from.to_owned(), to.to_owned()));
+        assert_eq!(
+            read(r#"/ "/; secure; HttpOnly; SameSite=strict""#),
+            expected("/", "/; secure; HttpOnly; SameSite=strict")
+        );
+        assert_eq!(read("'~^/(a|b)$'   /"), expected("~^/(a|b)$", "/"));
+        assert_eq!(read("off"), expected("", ""));
+        for text in ["/ /$1", "/a$x /", "/ \"/\\r\"", "/ '/", "/ /{x}", "a b c", "~( /"] {
+            assert_eq!(read(text), None, "{text}");
         }
     }
 

@@ -49,6 +49,13 @@ use crate::problem::{Severity, shown};
 /// The directives of a snippet; an error says what nginx would reject, too.
 type Snippet = Result<Vec<tokens::Directive>, String>;
 
+/// The words of a text as nginx reads them, without quotes; `None`: it is more, or less, than one directive.
+pub(super) fn words(text: &str) -> Option<Vec<String>> {
+    let mut directives = tokens::directives(text).ok()?;
+    let one = directives.pop().filter(|it| directives.is_empty() && !it.is_block)?;
+    Some([&[one.name().to_owned()], one.arguments()].concat())
+}
+
 const NGINX: Grammar<Snippet> = Grammar {
     words: "configuration of nginx",
     read: |text| Some(tokens::directives(text)),
