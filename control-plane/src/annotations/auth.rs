@@ -2,6 +2,7 @@
 //! authentication denies access here.
 
 use shared::policy::{BasicAuth, ExternalAuth, TextList};
+use shared::template::Template;
 
 use super::draft::Draft;
 use super::row::{Bad, Effect, Reach, Risk, Row, Spec};
@@ -344,7 +345,7 @@ global! {
         one_of!("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "CONNECT" | "OPTIONS" | "TRACE"),
         |to, it| to.location.global_auth_method = Some(it.to_owned());
     /// `global-auth-signin`.
-    GLOBAL_SIGNIN = "global-auth-signin", URL_WITH_VARIABLES, |to, it| match has_host(&it) {
+    GLOBAL_SIGNIN = "global-auth-signin", TEXT, |to, it| match has_host(&it) {
         true => to.location.global_auth_signin = Some(it),
         false => {
             let got = shown(&it);
@@ -362,13 +363,13 @@ global! {
         to.location.global_auth_response_headers = Some(TextList { values });
     };
     /// `global-auth-request-redirect`.
-    GLOBAL_REQUEST_REDIRECT = "global-auth-request-redirect", URL_WITH_VARIABLES,
+    GLOBAL_REQUEST_REDIRECT = "global-auth-request-redirect", TEXT,
         |to, it| to.location.global_auth_request_redirect = Some(it);
     /// `global-auth-always-set-cookie`.
     GLOBAL_ALWAYS_SET_COOKIE = "global-auth-always-set-cookie", BOOL,
         |to, it| to.location.global_auth_always_set_cookie = Some(it);
     /// `global-auth-cache-key`.
-    GLOBAL_CACHE_KEY = "global-auth-cache-key", VARIABLES,
+    GLOBAL_CACHE_KEY = "global-auth-cache-key", CACHE_KEY,
         |to, it| to.location.global_auth_cache_key = Some(it);
     /// `global-auth-cache-duration`.
     GLOBAL_CACHE_DURATION = "global-auth-cache-duration", DURATIONS,
@@ -393,9 +394,33 @@ const NAMES: Grammar<(Vec<String>, Vec<String>)> = Grammar {
 /// A URL that requests can be sent to.
 const WHERE: Grammar<String> = Grammar {
     words: "a URL of http or https with a host",
-    read: |text| (URL_WITH_VARIABLES.read)(text).filter(|url| is_url(url)),
-    good: &["https://auth.test/check?to=$request_uri"],
+    read: |text| (TEXT.read)(text).filter(|url| is_url(url)),
+    good: &["https://auth.test/check?to=$request_uri", "http://auth.test/%7Eme+x"],
     bad: &["not-a-url", "http://a..b/", "http://a.test/;"],
+};
+
+/// A word of nginx' configuration without quotes. Annotations may have fewer characters: ingress-nginx does not check the
+/// ConfigMap.
+const TEXT: Grammar<String> = Grammar {
+    words: "a URL without spaces, quotes, semicolons, backslashes and braces, with at most 64 variables",
+    read: |text| {
+        let is_of_word = |c: char| c.is_ascii_graphic() && !";\"'\\{".contains(c);
+        let is_word = text.replace("${", "").chars().all(is_of_word);
+        (is_word && Template::parse(text).is_moderate()).then(|| text.to_owned())
+    },
+    good: &["https://auth.test/?to=https%3A%2F%2F${host}", "$scheme://$host"],
+    bad: &["http://a.test/{x}", "http://a.test/;", "a b", "x\ny"],
+};
+
+/// Text in quotes, of the ConfigMap.
+const CACHE_KEY: Grammar<String> = Grammar {
+    words: "text of one line without quotes, with at most 64 variables",
+    read: |text| {
+        let is_of_text = |c: char| c == ' ' || (c.is_ascii_graphic() && !"\"'\\".contains(c));
+        (text.chars().all(is_of_text) && Template::parse(text).is_moderate()).then(|| text.to_owned())
+    },
+    good: &["$remote_user|$http_authorization", "${cookie_sid}:$host/x"],
+    bad: &["$host'", "x\ny"],
 };
 
 #[cfg(test)]
@@ -433,6 +458,36 @@ mod tests {
             ["bar", "/start", "//a.test/x", "http://", "http:///x", "http://foo..bar.com", "://a.test"]
         {
             assert_eq!(read(text), (None, vec![Severity::Warning]), "{text}");
+        }
+    }
+
+    /// Annotations have fewer characters.
+    #[test]
+    fn texts_of_the_fleet_are_words_of_nginx() {
+        for (row, text, is_one) in [
+            (&GLOBAL_URL, "http://[fd00::1]:4180/x%20y+z", true),
+            (&GLOBAL_URL, "http://${host}.auth.test/", true),
+            (&GLOBAL_URL, "http://auth.test/{x}", false),
+            (&GLOBAL_URL, "http://auth.test/\"", false),
+            (&GLOBAL_SIGNIN, "https://login.test/?rd=https%3A%2F%2F$host#top", true),
+            (&GLOBAL_SIGNIN, "https://login.test/;", false),
+            (&GLOBAL_REQUEST_REDIRECT, "$scheme://$host/a(b)*", true),
+            (&GLOBAL_CACHE_KEY, "$remote_user|$http_authorization, $host/x", true),
+            (&GLOBAL_CACHE_KEY, "$host'; x", false),
+        ] {
+            let parsed = default(row, row.name, text);
+            let kept = [
+                parsed.serving.location.global_auth_url,
+                parsed.serving.location.global_auth_signin,
+                parsed.serving.location.global_auth_request_redirect,
+                parsed.serving.location.global_auth_cache_key,
+            ];
+            let kept: Vec<_> = kept.into_iter().flatten().collect();
+            assert_eq!((kept == [text], parsed.serving.denied.is_none()), (is_one, is_one), "{text}");
+            let annotation = row.name.strip_prefix("global-").unwrap();
+            let own = [(format!("{PREFIX}{annotation}"), text.to_owned())];
+            let own = read(&ObjectName::new("default", "web"), &own.into());
+            assert!(!own.faults.is_empty() || text.contains("${host}"), "{annotation}: {text}");
         }
     }
 
