@@ -11,6 +11,7 @@
 //!
 //! **Invariant:** a request sees one host table. Endpoints and certificates may be newer than it, never older.
 
+pub mod addresses;
 pub mod aliases;
 pub mod apply;
 pub mod backend_tls;
@@ -62,6 +63,7 @@ pub use sizes::Sizes;
 pub use sticky::Sticky;
 pub use timeouts::Timeouts;
 
+use addresses::Addresses;
 use aliases::Aliases;
 use client_tls::ClientTls;
 use directory::Directory;
@@ -82,6 +84,7 @@ pub struct HostTable {
     client_tls: Arc<ClientTls>,
     ticket_keys: Arc<TicketKeysCell>,
     proxy_protocol: Arc<ProxyProtocol>,
+    addresses: Arc<Addresses>,
     streams: Arc<Streams>,
     /// The location of requests that no other location takes, if the fleet has a default backend.
     unclaimed: Option<Arc<PathEntry>>,
@@ -147,6 +150,11 @@ impl HostTable {
     /// The fleet's PROXY protocol settings.
     pub fn proxy_protocol(&self) -> &Arc<ProxyProtocol> {
         &self.proxy_protocol
+    }
+
+    /// The addresses that clients may connect to.
+    pub fn addresses(&self) -> &Addresses {
+        &self.addresses
     }
 
     /// TCP and UDP services.

@@ -202,6 +202,9 @@ impl Port {
     }
 
     fn begin(self: &Rc<Self>, key: Key) -> Option<Rc<Session>> {
+        if !self.server.listens_at(|| key.1) {
+            return None;
+        }
         let cell = Arc::clone(&self.cell.borrow());
         // Loaded first: an endpoint that leaves meanwhile is looked for again with the next datagram.
         let set = RefCell::new(Arc::clone(&cell.endpoints()));

@@ -346,6 +346,10 @@ async fn accept_failed(worker: &Worker, error: &io::Error) {
 /// The same for a connection to a TCP service.
 fn admit_stream(worker: &Rc<Worker>, (stream, address): Accepted, to: &Service) {
     worker.server.local.metrics.accepted.add(1);
+    if !worker.server.listens_at(|| local_ip(&stream)) {
+        worker.server.local.metrics.refused.add(1);
+        return;
+    }
     let Some(open) = Open::new(worker) else {
         worker.server.local.metrics.refused.add(1);
         return;
@@ -366,16 +370,25 @@ fn admit_stream(worker: &Rc<Worker>, (stream, address): Accepted, to: &Service) 
     });
 }
 
-/// Gives a connection its task, or closes it if there are too many and none of them is idle.
+/// The address that a client connected to.
+fn local_ip(stream: &std::net::TcpStream) -> Option<IpAddr> {
+    stream.local_addr().ok().map(|local| local.ip())
+}
+
+/// Gives a connection its task, or closes it if clients may not connect to that address, or if there are too many and none of them is idle.
 fn admit(worker: &Rc<Worker>, (stream, address): Accepted, entry: &Entry) {
     worker.server.local.metrics.accepted.add(1);
+    let local = entry.ip.or_else(|| local_ip(&stream));
+    if !worker.server.listens_at(|| local) {
+        worker.server.local.metrics.refused.add(1);
+        return;
+    }
     let Some(open) = Open::new(worker) else {
         worker.server.local.metrics.refused.add(1);
         return;
     };
     let number = worker.server.local.metrics.accepted.value();
     let server = Rc::clone(&worker.server);
-    let local = entry.ip.or_else(|| stream.local_addr().ok().map(|local| local.ip()));
     let peer =
         Peer::new(address, entry.scheme, entry.port.clone()).with_number(number).with_local_address(local);
     attend(open, conn::serve(server, Socket::from(stream), peer));

@@ -1,11 +1,50 @@
 //! Limits and timeouts of client connections. ConfigMap keys only.
 
-use shared::policy::Buffers;
+use std::net::IpAddr;
+
+use shared::policy::{Buffers, TextList};
 
 use super::buffering::SOME;
 use super::row::{Effect, Row, Spec};
 use super::streams;
-use super::value::{BOOL, Grammar, SECONDS, SIZE};
+use super::value::{self, BOOL, Grammar, SECONDS, SIZE};
+use super::{Severity, shown};
+
+/// `bind-address`.
+pub(crate) static BIND_ADDRESS: Row = Row {
+    name: "bind-address",
+    value: &Spec(
+        LOCAL,
+        Effect::Sets(|to, (values, left_out)| {
+            for item in left_out {
+                let item = shown(&item);
+                to.fault(Severity::Warning, format!("expected an IP address, got {item}: left out"));
+            }
+            to.location.bind_address = Some(TextList { values }).filter(|list| !list.values.is_empty());
+        }),
+    ),
+    doc: "Addresses of the proxies that clients may connect to; those of one family do not restrict the other",
+    ..Row::NEW
+};
+
+/// `disable-ipv6`.
+pub(crate) static DISABLE_IPV6: Row = Row {
+    name: "disable-ipv6",
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.disable_ipv6 = Some(it))),
+    default: "false",
+    doc: "Clients may not connect to addresses of IPv6",
+    harmless: true,
+    ..Row::NEW
+};
+
+/// `disable-ipv6-dns`.
+pub(crate) static DISABLE_IPV6_DNS: Row = Row {
+    name: "disable-ipv6-dns",
+    value: &Spec(BOOL, Effect::Unnoticed("addresses of IPv6 are only used of names that have none of IPv4")),
+    doc: "Names are not looked up in IPv6",
+    harmless: true,
+    ..Row::NEW
+};
 
 /// `client-header-buffer-size`.
 pub(crate) static CLIENT_HEADER_BUFFER_SIZE: Row = Row {
@@ -101,6 +140,17 @@ pub(crate) static LARGE_CLIENT_HEADER_BUFFERS: Row = Row {
     default: "4 8k",
     doc: "Number and size of buffers for the head of a request over HTTP/1.1, of which a line fills one at most; 256k in all",
     ..Row::NEW
+};
+
+/// Addresses of network interfaces, and what is none.
+const LOCAL: Grammar<(Vec<String>, Vec<String>)> = Grammar {
+    words: "IP addresses with commas between them",
+    read: |text| {
+        let items = value::list(text).map(str::to_owned);
+        Some(items.partition(|item| item.parse::<IpAddr>().is_ok()))
+    },
+    good: &["10.0.0.1, fd00::1"],
+    bad: &[],
 };
 
 /// A number.

@@ -1,10 +1,13 @@
 //! What the connections of one worker share: the worker's resources, the tables, the endpoints.
 
 use std::cell::RefCell;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use shared::budget::Held;
+use shared::clock;
+use tracing::warn;
 
 use crate::listen::PublicPorts;
 use crate::local::Local;
@@ -79,6 +82,28 @@ impl Server {
     /// A descriptor for a connection that this proxy opens. It has precedence over idle connections to endpoints.
     pub(crate) fn descriptor(&self) -> Option<Held> {
         take_or_shed(|| self.local.descriptors.take(1).ok_or(()), |()| self.upstreams.borrow_mut().shed())
+    }
+
+    /// Whether clients may connect to this address of the proxy; one that is not known is none of those that are said.
+    pub(crate) fn listens_at(&self, local: impl FnOnce() -> Option<IpAddr>) -> bool {
+        self.with_table(|table| {
+            let addresses = table.addresses();
+            if addresses.are_all() {
+                return true;
+            }
+            let local = local();
+            let admits = local.is_some_and(|local| addresses.admits(local));
+            if !admits && self.local.failures.allows("bind-address", clock::now()) {
+                let address = local.map(tracing::field::display);
+                warn!(
+                    address,
+                    "a client was turned away: bind-address or disable-ipv6 of the ConfigMap leaves out the address \
+                     that it connected to; addresses of the node need a proxy on the node's network \
+                     (dataPlane.expose: hostNetwork). This is logged once a minute"
+                );
+            }
+            admits
+        })
     }
 
     /// The fleet's current settings for client connections.

@@ -18,7 +18,11 @@ type Plain = (&'static str, &'static str, fn(&WorkerMetrics) -> &Counter);
 
 const COUNTERS: [Plain; 27] = [
     ("firth_connections_accepted", "Client connections accepted", |w| &w.accepted),
-    ("firth_connections_refused", "Client connections closed because too many were open", |w| &w.refused),
+    (
+        "firth_connections_refused",
+        "Client connections closed because too many were open, or by bind-address or disable-ipv6",
+        |w| &w.refused,
+    ),
     ("firth_connections_shed", "Idle client connections closed to make room for others", |w| &w.shed),
     ("firth_accept_errors", "Failed accepts", |w| &w.accept_errors),
     ("firth_tls_handshakes", "TLS handshakes with clients that succeeded", |w| &w.handshakes),

@@ -42,6 +42,7 @@ use shared::resource::{Listener, Resource};
 use shared::snapshot::Snapshot;
 use shared::version::Root;
 
+use super::addresses::Addresses;
 use super::aliases::Aliases;
 use super::client_tls::ClientTls;
 use super::directory::Directory;
@@ -117,6 +118,7 @@ pub struct Writer {
     www: usize,
     client_tls: Arc<ClientTls>,
     proxy_protocol: Arc<ProxyProtocol>,
+    addresses: Arc<Addresses>,
     streams: Arc<Streams>,
     ports: Ports,
     /// Services whose port could not be bound.
@@ -157,6 +159,7 @@ impl Writer {
             www: 0,
             client_tls: Arc::default(),
             proxy_protocol: Arc::default(),
+            addresses: Arc::default(),
             streams: Arc::default(),
             ports: Ports::default(),
             unopened: BTreeMap::new(),
@@ -412,6 +415,7 @@ impl Writer {
                 client_tls: Arc::clone(&self.client_tls),
                 ticket_keys: Arc::clone(self.materials.ticket_keys()),
                 proxy_protocol: Arc::clone(&self.proxy_protocol),
+                addresses: Arc::clone(&self.addresses),
                 streams: Arc::clone(&self.streams),
                 unclaimed: self.unclaimed.clone(),
             };
@@ -438,6 +442,7 @@ impl Writer {
             self.client_tls = Arc::new(tls);
         }
         self.proxy_protocol = Arc::new(ProxyProtocol::compile(configured).unwrap_or_default());
+        self.addresses = Arc::new(Addresses::compile(configured).unwrap_or_default());
     }
 
     /// A recompiled host may have other aliases than before.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use data_plane::local::{Budgets, Limits};
 use shared::budget::Budget;
-use shared::policy::LocationPolicy;
+use shared::policy::{LocationPolicy, TextList};
 use shared::resource::{Backend, Listener, PortRule, Resource, Settings, StreamService, Transport};
 
 use super::harness::*;
@@ -256,4 +256,24 @@ fn a_session_is_over_once_it_has_all_its_answers() {
         }
         eventually("a new session", || comes_from(&client, &endpoint).unwrap() != first);
     }
+}
+
+#[test]
+fn datagrams_are_taken_at_the_addresses_that_the_fleet_says() {
+    let port = free();
+    let mut proxy = serving(&udp(port), &[answering(1)]);
+    let at = |address: &str| {
+        let bind_address = Some(TextList { values: vec![address.to_owned()] });
+        let defaults = LocationPolicy { bind_address, ..LocationPolicy::default() };
+        vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]
+    };
+    let (client, mut buffer) = (datagrams(port), [0; 16]);
+    proxy.config(at("127.0.0.9"));
+    client.send(b"x").unwrap();
+    client.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    assert!(client.recv(&mut buffer).is_err(), "it is dropped");
+    proxy.config(at("127.0.0.1"));
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.send(b"yy").unwrap();
+    assert_eq!(client.recv(&mut buffer).unwrap(), 2);
 }

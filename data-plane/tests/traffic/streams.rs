@@ -288,3 +288,18 @@ fn an_endpoint_that_refuses_sessions_is_put_out() {
     }
     assert_eq!(ejected(), 1);
 }
+
+#[test]
+fn sessions_begin_at_the_addresses_that_the_fleet_says() {
+    let port = free();
+    let mut proxy = serving(&tcp(port), &[echo("a").address]);
+    let at = |address: &str| {
+        let bind_address = Some(TextList { values: vec![address.to_owned()] });
+        let defaults = LocationPolicy { bind_address, ..LocationPolicy::default() };
+        vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]
+    };
+    proxy.config(at("127.0.0.9"));
+    assert!(client(port).ended());
+    proxy.config(at("127.0.0.1"));
+    assert_eq!(hear(&mut client(port), 1), "a");
+}

@@ -8,6 +8,7 @@ use shared::resource::{Listener, Resource, SETTINGS_KEY};
 use shared::schema;
 use shared::version::Version;
 
+use crate::table::addresses::Addresses;
 use crate::table::aliases::Names;
 use crate::table::client_tls::{ClientTls, ciphers};
 use crate::table::keys::{parts, route_parts};
@@ -90,6 +91,7 @@ pub(super) fn read(
         Resource::Settings(settings) => {
             let configured = &settings.defaults;
             let connections = ClientTls::compile(configured).and_then(|_| ProxyProtocol::compile(configured));
+            let connections = connections.and_then(|_| Addresses::compile(configured));
             let of_hosts = Shortcuts::compile(configured.host_shortcuts.as_ref());
             connections.and(of_hosts).and_then(|_| Policy::compile(configured)).map(drop)
         }

@@ -61,6 +61,7 @@ fn publish(writer: &Writer, change: impl FnOnce(&mut HostTable)) {
         client_tls: Arc::clone(&now.client_tls),
         ticket_keys: Arc::clone(&now.ticket_keys),
         proxy_protocol: Arc::clone(&now.proxy_protocol),
+        addresses: Arc::clone(&now.addresses),
         streams: Arc::clone(&now.streams),
         unclaimed: now.unclaimed.clone(),
     };
