@@ -7,6 +7,7 @@ use shared::policy::TextList;
 use super::access::BLOCKED;
 use super::row::{Effect, Row, Spec};
 use super::value::{self, ANY, BOOL, Grammar};
+use super::{Severity, shown};
 
 /// `enable-auth-access-log`, ConfigMap only.
 pub(crate) static ENABLE_AUTH_ACCESS_LOG: Row = Row {
@@ -72,7 +73,14 @@ pub(crate) static SKIP_ACCESS_LOG_URLS: Row = Row {
     name: "skip-access-log-urls",
     value: &Spec(
         URLS,
-        Effect::Sets(|to, values| to.location.skip_access_log_urls = Some(TextList { values })),
+        Effect::Sets(|to, (values, left_out)| {
+            for item in left_out {
+                let item = shown(&item);
+                to.fault(Severity::Warning, format!("expected {ONE_URL}, got {item}: left out"));
+            }
+            to.location.skip_access_log_urls =
+                Some(TextList { values }).filter(|list| !list.values.is_empty());
+        }),
     ),
     doc: "Requests that are not logged, by path and query as they came",
     ..Row::NEW
@@ -227,16 +235,27 @@ const NETWORKS: Grammar<Vec<String>> = Grammar {
     bad: &["10.0.0.0/33", "localhost"],
 };
 
-/// Entries of an nginx map: texts that begin with a slash, compared as a whole, and patterns.
-const URLS: Grammar<Vec<String>> = Grammar {
+/// Entries of an nginx map: texts that begin with a slash, compared as a whole, and patterns. The others are left out: no
+/// request is one of these.
+const URLS: Grammar<(Vec<String>, Vec<String>)> = Grammar {
     words: "paths, with their queries, with commas between them; one that begins with ~ or ~* is a regular expression",
     read: |text| {
-        let urls = (BLOCKED.read)(text)?;
-        urls.iter().all(|url| url.starts_with(['/', '~'])).then_some(urls)
+        let is_url = |url: &String| url.starts_with(['/', '~']);
+        let entry = |item: &str| Some((BLOCKED.read)(item)?.concat()).filter(is_url);
+        let (mut urls, mut left_out) = (Vec::new(), Vec::new());
+        for item in value::list(text) {
+            match entry(item) {
+                Some(url) => urls.push(url),
+                None => left_out.push(item.to_owned()),
+            }
+        }
+        Some((urls, left_out))
     },
     good: &["/healthz, /ping?x=1", "~^/health"],
-    bad: &["~(", "ping"],
+    bad: &[],
 };
+
+const ONE_URL: &str = "a path that begins with a slash, or ~ and a regular expression";
 
 /// nginx' `log_format`, as written between single quotes.
 const FORMAT: Grammar<String> = Grammar {

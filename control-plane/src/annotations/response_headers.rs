@@ -3,7 +3,7 @@
 use shared::policy::TextList;
 
 use super::row::{Effect, Row, Spec};
-use super::value::{BASIC, BOOL, Grammar, HEADERS};
+use super::value::{self, BASIC, BOOL, Grammar};
 use super::{Severity, shown};
 use crate::reference::Use;
 
@@ -43,7 +43,16 @@ pub(crate) static DEFAULT_TYPE: Row = Row {
 /// `hide-headers`.
 pub(crate) static HIDE_HEADERS: Row = Row {
     name: "hide-headers",
-    value: &Spec(HEADERS, Effect::Sets(|to, values| to.location.hide_headers = Some(TextList { values }))),
+    value: &Spec(
+        NAMES,
+        Effect::Sets(|to, (values, left_out)| {
+            for item in left_out {
+                let item = shown(&item);
+                to.fault(Severity::Warning, format!("expected the name of a header, got {item}: left out"));
+            }
+            to.location.hide_headers = Some(TextList { values }).filter(|list| !list.values.is_empty());
+        }),
+    ),
     doc: "Headers of the backend that are not passed on",
     ..Row::NEW
 };
@@ -95,6 +104,18 @@ pub(crate) static SERVER_TOKENS: Row = Row {
     default: "false",
     doc: "Header `Server` of answers",
     ..Row::NEW
+};
+
+/// Names of headers, as backends may send them (RFC 9110 5.6.2), and what is none.
+const NAMES: Grammar<(Vec<String>, Vec<String>)> = Grammar {
+    words: "names of headers with commas between them",
+    read: |text| {
+        let is_of_name = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        let names = value::list(text).map(str::to_owned);
+        Some(names.partition(|name| name.bytes().all(is_of_name)))
+    },
+    good: &["X-User, X.Groups"],
+    bad: &[],
 };
 
 /// A number of seconds, however long.

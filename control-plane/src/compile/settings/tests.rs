@@ -318,6 +318,25 @@ fn a_switch_is_thrown_in_any_case() {
     }
 }
 
+/// The others of its list count.
+#[test]
+fn an_item_that_is_none_is_left_out() {
+    let values = |list: Option<TextList>| list.map(|it| it.values.join("|"));
+    for (key, text, kept, left_out) in [
+        ("hide-headers", "X-A,, X.B, X C", Some("X-A|X.B"), 1),
+        ("hide-headers", "X C", None, 1),
+        ("skip-access-log-urls", "/a, ping, ~^/b, ~(, '/c'", Some("/a|~^/b|/c"), 2),
+        ("skip-access-log-urls", "ping", None, 1),
+        ("bind-address", "10.0.0.1, localhost,fd00::1,10.0.0.0/8", Some("10.0.0.1|fd00::1"), 2),
+    ] {
+        let (settings, faults) = compiled(&[(key, text)]);
+        let LocationPolicy { hide_headers, skip_access_log_urls, bind_address, .. } = settings.defaults;
+        let list = hide_headers.or(skip_access_log_urls).or(bind_address);
+        assert_eq!((values(list).as_deref(), faults.len()), (kept, left_out), "{key} {text}: {faults:?}");
+        assert!(faults.iter().all(|it| it.severity == Severity::Warning), "{faults:?}");
+    }
+}
+
 #[test]
 fn what_is_written_to_the_null_device_is_not_written() {
     let (http, stream) = ("http-access-log-path", "stream-access-log-path");
