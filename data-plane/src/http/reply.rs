@@ -33,13 +33,21 @@ pub(crate) struct Reply {
     pub(crate) body: ReplyBody,
     /// Whether the client's connection has to be closed afterwards.
     pub(crate) close: bool,
-    /// Set when the client gets no response: it disconnected, or sent its body too slowly (`client-body-timeout`:
-    /// closed, with 408 only in the log).
-    pub(crate) untold: Option<Kind>,
+    /// Set when the client gets no response.
+    pub(crate) untold: Option<Untold>,
     /// A text that a snippet says: no error page takes its place, whatever its status (nginx).
     pub(crate) is_said: bool,
     /// Timeout for each piece of its body, and for its trailers.
     pub(crate) read: Duration,
+}
+
+/// Why a client gets no response.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Untold {
+    /// It disconnected, or sent its body too slowly (`client-body-timeout`: closed, with 408 only in the log), or wrongly.
+    Failed(Kind),
+    /// The configuration says so, by a status that only the log has.
+    Said(u16),
 }
 
 /// Request errors for which nginx has its own status numbers.
@@ -113,6 +121,13 @@ impl Reply {
         }
     }
 
+    /// The page for a status that the configuration says. As in nginx, with 408, 444 and 499 the connection is closed
+    /// without a response.
+    pub(crate) fn of_status(local: &Local, status: u16) -> Self {
+        let untold = matches!(status, 408 | 444 | 499).then_some(Untold::Said(status));
+        Self { untold, ..Self::page(local, status) }
+    }
+
     /// A redirect page.
     pub(crate) fn redirect(local: &Local, status: u16, location: Vec<u8>) -> Self {
         let mut reply = Self::page(local, status);
@@ -174,7 +189,8 @@ impl Reply {
         let status = error.kind.status();
         let mut reply = Self::page(local, status);
         reply.close = (400..500).contains(&status);
-        reply.untold = matches!(error.kind, Kind::ClientGone | Kind::ClientTimeout).then_some(error.kind);
+        let is_untold = matches!(error.kind, Kind::ClientGone | Kind::ClientTimeout);
+        reply.untold = is_untold.then_some(Untold::Failed(error.kind));
         reply
     }
 

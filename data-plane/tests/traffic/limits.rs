@@ -247,3 +247,16 @@ fn who_is_exempt_is_not_counted() {
         assert_eq!((0..9).filter(|_| client.get("/").status == 200).count(), expected, "{list}");
     }
 }
+
+#[test]
+fn a_limit_may_close_connections_without_a_word() {
+    let origin = Origin::says("x");
+    let mut proxy = Proxy::start();
+    let silent = LocationPolicy { limit_req_status_code: Some(444), ..a_minute(1) };
+    limited(&mut proxy, &["a.test"], &silent);
+    proxy.endpoints("echo", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    let passed = (0..4).filter(|_| client.get("/").status == 200).count();
+    client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    assert!(passed == 4 && client.ended());
+}

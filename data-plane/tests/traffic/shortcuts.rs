@@ -2,7 +2,7 @@
 
 use shared::policy::{
     ExternalAuth, HostPolicy, LocationPolicy, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath,
-    ShortcutTest, Shortcuts, TextList,
+    ShortcutTest, Shortcuts, StatusList, TextList,
 };
 use shared::resource::{Backend, Denial, Host, PathType, Resource, Route, Settings};
 
@@ -238,17 +238,26 @@ fn tests_decide_and_the_first_answer_counts() {
     }
 }
 
-/// nginx closes without a word (docs/adr/034-shortcuts.md).
+/// As in nginx, whatever pages there are.
 #[test]
-fn an_answer_of_444_is_empty_and_the_last_one() {
+fn a_connection_is_closed_without_a_word_by_408_444_and_499() {
     let origin = Origin::says("here");
-    let location =
-        LocationPolicy { shortcuts: Some(plain(vec![says(444, "")])), ..LocationPolicy::default() };
-    let proxy = serving(None, "/", location, &origin);
-    let mut client = Client::new(proxy.http);
-    let answer = client.get("/");
-    assert_eq!((answer.status, answer.text()), (444, ""));
-    assert!(client.ended() && origin.seen().is_empty());
+    for (status, ends) in [(408, true), (444, true), (499, true), (445, false)] {
+        let pages = Some(StatusList { values: vec![status] });
+        let shortcuts = Some(plain(vec![says(status, "")]));
+        let location = LocationPolicy { shortcuts, custom_http_errors: pages, ..LocationPolicy::default() };
+        let proxy = serving(None, "/", location, &origin);
+        let mut client = Client::new(proxy.http);
+        client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+        if ends {
+            assert!(client.ended(), "{status}");
+            eventually("it counts as answered", || proxy.metrics.answered() == 1);
+        } else {
+            // The page of a fleet without a default backend.
+            assert_eq!(client.receive(false).unwrap().status, 404);
+        }
+        assert!(origin.seen().is_empty());
+    }
 }
 
 #[test]

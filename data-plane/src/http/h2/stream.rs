@@ -25,7 +25,7 @@ use crate::codec::hpack::{Fault, Target};
 use crate::http::peer::Peer;
 use crate::http::pipeline::log::RequestRecord;
 use crate::http::pipeline::{self, Call, Exchange};
-use crate::http::reply::Reply;
+use crate::http::reply::{Reply, Untold};
 use crate::http::server::Server;
 use crate::local::timer::Timer;
 use crate::upstream::incoming::Incoming;
@@ -69,7 +69,8 @@ pub(super) async fn serve(
             wire.forget(stream);
             let mut reply = pipeline::unread(local, error);
             // As h2 does where it notices, and nginx (RFC 9113 section 8.1.1).
-            reply.untold = fault.filter(|fault| *fault == Fault::Malformed).map(|_| Kind::ClientBody);
+            reply.untold =
+                fault.filter(|fault| *fault == Fault::Malformed).map(|_| Untold::Failed(Kind::ClientBody));
             reply
         }
         None => {
@@ -97,10 +98,15 @@ pub(super) async fn serve(
     };
     if let Some(why) = reply.untold {
         record.info.untold(why);
-        if why != Kind::ClientGone {
-            wire.reset();
-        }
-        return respond.send_reset(reason(why));
+        return respond.send_reset(match why {
+            Untold::Failed(Kind::ClientGone) => reason(Kind::ClientGone),
+            Untold::Failed(kind) => {
+                wire.reset();
+                reason(kind)
+            }
+            // As nginx does.
+            Untold::Said(_) => Reason::PROTOCOL_ERROR,
+        });
     }
     if reply.head.status == MISDIRECTED && reply.close {
         wire.misdirected();

@@ -29,7 +29,7 @@ pub(super) async fn limit<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mu
 
 async fn by_zones<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B, zones: &ZoneLimits) -> Step {
     let (refuse, now) =
-        (|status| Break(Reply::page(&exchange.call.server.local, status)), shared::clock::now());
+        (|status| Break(Reply::of_status(&exchange.call.server.local, status)), shared::clock::now());
     let mut wait = Duration::ZERO;
     for (at, it) in zones.rates.iter().enumerate() {
         let Some(client) = told_apart(exchange, &it.key) else { continue };
@@ -55,7 +55,7 @@ async fn by_zones<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B, zon
         let Some(client) = told_apart(exchange, &it.key) else { continue };
         match it.counts.connections().begin(client, it.limit) {
             Some(permit) => exchange.permits.push(permit),
-            None => return Break(Reply::page(&exchange.call.server.local, zones.too_many)),
+            None => return refuse(zones.too_many),
         }
     }
     Continue(())
@@ -79,7 +79,7 @@ fn by_annotations(exchange: &mut Exchange<'_>) -> Step {
             exchange.permits.extend(permit);
             Continue(())
         }
-        Err(status) => Break(Reply::page(&exchange.call.server.local, status)),
+        Err(status) => Break(Reply::of_status(&exchange.call.server.local, status)),
     }
 }
 

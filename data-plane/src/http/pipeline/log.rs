@@ -13,6 +13,7 @@ use crate::access_log::{Captured, Format};
 use crate::codec::error::Kind;
 use crate::codec::head::{Known, RequestHead, Version};
 use crate::http::peer::Peer;
+use crate::http::reply::Untold;
 use crate::http::server::Server;
 use crate::listen::Scheme;
 use crate::local::Local;
@@ -259,11 +260,12 @@ impl RequestInfo {
         self.completed = true;
     }
 
-    /// The client gets no response. If it disconnected, that is no answered request; if it was too slow, there is a
-    /// status.
-    pub(crate) fn untold(&mut self, why: Kind) {
-        if why != Kind::ClientGone {
-            self.status = why.status();
+    /// The client gets no response. If it disconnected, that is no answered request; else there is a status.
+    pub(crate) fn untold(&mut self, why: Untold) {
+        match why {
+            Untold::Failed(Kind::ClientGone) => {}
+            Untold::Failed(kind) => self.status = kind.status(),
+            Untold::Said(status) => self.status = status,
         }
     }
 

@@ -406,13 +406,11 @@ fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Result
     };
     let Some(text) = &shortcut.text else {
         return Ok(match shortcut.status {
-            // nginx closes the connection without a response.
-            444 => Reply::refusal(local, 444),
             // An empty text, as in nginx.
             status if status < 400 && !is_redirect => {
                 Reply::configured_page(local, status, media_type(), Vec::new())
             }
-            status => Reply::page(local, status),
+            status => Reply::of_status(local, status),
         });
     };
     let group = |group: usize| found.as_ref().map_or(&b""[..], |(groups, text)| groups.get(group, text));
