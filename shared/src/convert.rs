@@ -44,6 +44,12 @@ pub enum ConvertError {
         /// That kind.
         kind: Kind,
     },
+    /// It says more than this build reads.
+    #[error("the {kind} message has fields that this build does not know, or not as it writes them")]
+    UnknownFields {
+        /// Its kind.
+        kind: Kind,
+    },
 }
 
 impl Resource {
@@ -77,30 +83,61 @@ impl Resource {
     }
 
     /// Decodes the body of a resource. What is large or secret in it shares its bytes; the rest is copied, which costs
-    /// less than counting who shares them.
+    /// less than counting who shares them. Fields that this build does not know are left out.
     ///
     /// # Errors
     /// If the bytes are not this kind's message, or a field violates one of its rules.
     pub fn decode(kind: Kind, body: &Bytes) -> Result<Self, ConvertError> {
+        Self::decode_as(kind, body, Unknown::LeftOut)
+    }
+
+    /// Decodes a body that will be served: an unknown field may be a restriction, so nothing is left out.
+    ///
+    /// `min_schema` says the same between released builds. Those in between add fields to one revision.
+    ///
+    /// # Errors
+    /// Those of [`Self::decode`], and if there are fields that this build does not know.
+    pub fn decode_whole(kind: Kind, body: &Bytes) -> Result<Self, ConvertError> {
+        Self::decode_as(kind, body, Unknown::Refused)
+    }
+
+    fn decode_as(kind: Kind, body: &Bytes, unknown: Unknown) -> Result<Self, ConvertError> {
+        macro_rules! read {
+            ($message:ident, $body:expr) => {
+                message::<config::$message>(kind, $body, unknown)?
+            };
+        }
         Ok(match kind {
-            Kind::Settings => Self::Settings(message::<config::Settings>(kind, &body[..])?.try_into()?),
-            Kind::Listener => Self::Listener(message::<config::Listener>(kind, &body[..])?.try_into()?),
-            Kind::Host => Self::Host(message::<config::Host>(kind, &body[..])?.try_into()?),
-            Kind::Route => Self::Route(message::<config::Route>(kind, &body[..])?.try_into()?),
-            Kind::Backend => Self::Backend(message::<config::Backend>(kind, &body[..])?.try_into()?),
-            Kind::Endpoints => Self::Endpoints(message::<config::Endpoints>(kind, &body[..])?.try_into()?),
-            Kind::Certificate => {
-                Self::Certificate(message::<config::Certificate>(kind, body.clone())?.try_into()?)
-            }
-            Kind::Chain => Self::Chain(message::<config::Chain>(kind, body.clone())?.into()),
-            Kind::Material => Self::Material(message::<config::Material>(kind, body.clone())?.try_into()?),
+            Kind::Settings => Self::Settings(read!(Settings, &body[..]).try_into()?),
+            Kind::Listener => Self::Listener(read!(Listener, &body[..]).try_into()?),
+            Kind::Host => Self::Host(read!(Host, &body[..]).try_into()?),
+            Kind::Route => Self::Route(read!(Route, &body[..]).try_into()?),
+            Kind::Backend => Self::Backend(read!(Backend, &body[..]).try_into()?),
+            Kind::Endpoints => Self::Endpoints(read!(Endpoints, &body[..]).try_into()?),
+            Kind::Certificate => Self::Certificate(read!(Certificate, body.clone()).try_into()?),
+            Kind::Chain => Self::Chain(read!(Chain, body.clone()).into()),
+            Kind::Material => Self::Material(read!(Material, body.clone()).try_into()?),
             Kind::Later(_) => return Err(ConvertError::UnknownKind { kind }),
         })
     }
 }
 
-fn message<M: Message + Default>(kind: Kind, body: impl Buf) -> Result<M, ConvertError> {
-    M::decode(body).map_err(|error| ConvertError::Malformed { kind, reason: error.to_string() })
+/// What becomes of fields that this build does not know.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unknown {
+    LeftOut,
+    Refused,
+}
+
+fn message<M: Message + Default>(kind: Kind, body: impl Buf, unknown: Unknown) -> Result<M, ConvertError> {
+    let length = body.remaining();
+    let message =
+        M::decode(body).map_err(|error| ConvertError::Malformed { kind, reason: error.to_string() })?;
+    // Bodies are canonical: one that is longer than what was read of it has something that was not.
+    if unknown == Unknown::Refused && message.encoded_len() != length {
+        return Err(ConvertError::UnknownFields { kind });
+    }
+    Ok(message)
 }
 
 fn invalid(field: impl Into<String>, problem: impl Into<String>) -> ConvertError {

@@ -418,7 +418,7 @@ fn what_older_revisions_wrote_is_still_understood() {
                 assert_eq!(parts[0], "root", "{line}");
                 continue;
             };
-            let read = Resource::decode(kind, &unhex(parts[4]));
+            let read = Resource::decode_whole(kind, &unhex(parts[4]));
             assert!(read.is_ok(), "{line}: {read:?}");
             count += 1;
         }

@@ -182,3 +182,20 @@ fn of_kinds() {
     let unknown = Resource::decode(Kind::Later(6), &bytes::Bytes::new());
     assert!(matches!(unknown, Err(ConvertError::UnknownKind { .. })));
 }
+
+/// A field that a later build would add, anywhere in a body.
+#[test]
+fn of_fields() {
+    let known = path(|_, _| {}).encode_to_vec();
+    // Number 2047, which says 1.
+    let later = [0xf8, 0x7f, 1];
+    let of_route = [&known, &later[..]].concat();
+    let of_policy = [&known, &[0x32, later.len() as u8][..], &later].concat();
+    for (body, is_known) in [(known, true), (of_route, false), (of_policy, false)] {
+        let body = body.into();
+        assert!(Resource::decode(Kind::Route, &body).is_ok(), "a control plane reads what it knows of it");
+        let whole = Resource::decode_whole(Kind::Route, &body);
+        assert_eq!(whole.is_ok(), is_known, "{whole:?}");
+        assert!(is_known || whole == Err(ConvertError::UnknownFields { kind: Kind::Route }));
+    }
+}

@@ -70,9 +70,10 @@ pub(super) fn read(
     if let Some(reason) = key_problem(entry.kind(), &entry.key.key) {
         return Err(refused(Code::Invalid, reason));
     }
-    let resource = Resource::decode(entry.kind(), &entry.body).map_err(|error| {
+    let resource = Resource::decode_whole(entry.kind(), &entry.body).map_err(|error| {
         let code = match error {
             ConvertError::UnknownKind { .. } => Code::UnknownKind,
+            ConvertError::UnknownFields { .. } => Code::Schema,
             _ => Code::Invalid,
         };
         refused(code, error.to_string())

@@ -363,6 +363,22 @@ fn a_refused_resource_keeps_its_last_good() {
     assert_eq!(action(&writer, "b.test").err(), Some("none"));
 }
 
+/// Builds between two releases add fields to one revision, so `min_schema` does not tell of these.
+#[test]
+fn a_field_of_a_later_build_is_never_left_out() {
+    let mut writer = two_hosts();
+    for (name, serving_last_good) in [("ingress/ns/i/a.test", true), ("ingress/ns/new/a.test", false)] {
+        let known = route(name, &[("/", "ns/s2/80")]);
+        // A policy with a field of the number 2047.
+        let body = [&known.body[..], &[0x32, 3, 0xf8, 0x7f, 1]].concat();
+        let later = Arc::new(Entry::from_body(known.key.clone(), known.min_schema, body.into()));
+        writer.apply_config(vec![later], &[]);
+        let (_, refused) = writer.refused(Lane::Config).find(|(key, _)| *key.key == *name).unwrap();
+        assert_eq!((refused.code, refused.serving_last_good), (Code::Schema, serving_last_good));
+    }
+    assert_eq!(endpoints(&writer, "a.test"), [1]);
+}
+
 /// A Backend like that of [`backend`], with a canary.
 fn with_canary(key: &str, canary: Option<&str>) -> Arc<Entry> {
     let backend = Backend {
