@@ -200,3 +200,30 @@ fn http2_chunks_and_a_rate_limit_get_the_same_body() {
     }
     assert!(origin.connections() <= 4, "its connections are used again");
 }
+
+/// What is batched for the file gets full anywhere in the last bytes that arrive, for some of these lengths: the backend
+/// has nothing more to say then.
+#[test]
+fn a_response_ends_wherever_its_batch_gets_full() {
+    let length = |number: usize| (1 << 18) + number * 1_500;
+    let origin = Origin::new(move |request| {
+        let number = request.line().split('/').find_map(|part| part.split(' ').next()?.parse().ok()).unwrap();
+        let body: Vec<u8> = (0..length(number)).map(byte).collect();
+        let mut answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        for chunk in body.chunks(5_000) {
+            answer.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+            answer.extend_from_slice(chunk);
+            answer.extend_from_slice(b"\r\n");
+        }
+        answer.extend_from_slice(b"0\r\n\r\n");
+        (answer, true)
+    });
+    let few = LocationPolicy { proxy_buffers_number: Some(2), proxy_buffer_size: Some(1_024), ..buffering() };
+    let (proxy, _) = serving(few, &origin);
+    let mut client = Client::new(proxy.http);
+    for number in 0..44 {
+        let answer = client.get(&format!("/own/{number}"));
+        assert!(answer.status == 200 && is_prefix(&answer.body, length(number)), "{number}");
+    }
+    assert_eq!(origin.connections(), 1, "it is used again");
+}

@@ -35,6 +35,8 @@ pub(super) struct Reader {
     joining: Joining,
     /// What memory has no room for, and the file does not have yet.
     batch: VecDeque<Bytes>,
+    /// The body may have more without reading: it was left there because the batch was full.
+    has_more: bool,
 }
 
 impl Reader {
@@ -55,6 +57,7 @@ impl Reader {
             file: None,
             joining: Joining::default(),
             batch: VecDeque::new(),
+            has_more: false,
         }
     }
 
@@ -85,8 +88,10 @@ impl Reader {
 
     /// Takes what is there without waiting, up to a batch.
     fn take(&mut self) -> End {
+        self.has_more = false;
         let end = loop {
             if self.batched() >= BATCH {
+                self.has_more = true;
                 break None;
             }
             match self.body.buffered() {
@@ -125,10 +130,13 @@ impl Reader {
         while self.batch.pop_front_if(|piece| self.store.keep(piece)).is_some() {}
     }
 
-    /// Reads more. What was batched is kept before anybody waits for the backend.
+    /// Reads more. What was batched is kept before anybody waits for the backend, which may have sent all of it.
     async fn more(&mut self) -> Result<(), ProxyError> {
-        if self.batched() >= BATCH {
+        if self.has_more || self.batched() >= BATCH {
             self.flush().await;
+        }
+        if self.has_more {
+            return Ok(());
         }
         self.body.wants(BATCH);
         if let Some(outcome) = self.body.more_at_once().await {
