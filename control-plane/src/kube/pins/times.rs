@@ -12,7 +12,11 @@ use super::super::server_clock;
 use crate::pin::Pin;
 
 /// A difference between the two clocks that is ignored: dates have no fractions of a second, and a response takes time.
-const APART: Duration = Duration::from_secs(30);
+pub(super) const APART: Duration = Duration::from_secs(30);
+
+/// A pin that lasts no longer than this has expired: dates have no fractions of a second. With more, a short pin would be
+/// ended by any replica whose clock is ahead, as soon as it is made.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// A new pin, dated by the API server. By a clock that is late it could be over before it is stored.
 pub(super) async fn dated(client: &Client, pin: &Arc<Pin>) -> Arc<Pin> {
@@ -41,5 +45,5 @@ pub(super) async fn left(client: &Client, pin: &Pin) -> Result<Option<Duration>,
         return Ok(None);
     };
     let left = pin.until().duration_since(now).unwrap_or_default();
-    Ok((left > APART).then_some(left))
+    Ok((left > SHORT).then_some(left))
 }

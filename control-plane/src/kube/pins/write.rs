@@ -78,8 +78,11 @@ pub(in crate::kube) async fn write(
                 mend = None;
                 backoff.reset();
             }
-            (PinChange::Expire { pin }, Err(error @ PinRefused::Early { .. })) => {
-                if let Some(before) = early.now(clock::now()) {
+            // Asked again soon; clocks that are hardly apart are no news.
+            (PinChange::Expire { pin }, Err(error @ PinRefused::Early { left })) => {
+                if *left > times::APART
+                    && let Some(before) = early.now(clock::now())
+                {
                     tracing::warn!(before, "the {pin} is not ended: {error}");
                 }
             }
