@@ -202,6 +202,7 @@ mod tests {
         #[test]
         fn it_is_the_order_in_which_they_were_given(steps in prop::collection::vec((0..4_u8, 0..8_usize), 0..60)) {
             let (mut order, mut list): (_, Vec<(PoolKey, usize)>) = (Order::default(), Vec::new());
+            let mut most = 0;
             let now = shared::clock::now();
             for (count, (step, which)) in steps.into_iter().enumerate() {
                 let place = PoolKey { backend: count as u64, endpoint: 0, transport_key: TransportKey::of(Protocol::Http) };
@@ -216,6 +217,8 @@ mod tests {
                 prop_assert_eq!(order.oldest(), list.first().map(|(place, _)| *place));
                 prop_assert!(order.places().eq(list.iter().map(|(place, _)| *place)));
                 prop_assert_eq!(order.len(), list.len());
+                most = most.max(list.len());
+                prop_assert_eq!(order.slots.len(), most + 1, "numbers are given again");
             }
         }
     }

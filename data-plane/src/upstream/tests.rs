@@ -4,7 +4,9 @@ use std::rc::Rc;
 use shared::budget::Budget;
 
 use super::*;
+use crate::local::timer::Timers;
 use crate::table::Protocol;
+use crate::table::policy::upstream_keepalive::ReuseLimits;
 
 const HTTP: TransportKey = TransportKey::of(Protocol::Http);
 const HTTPS: TransportKey = TransportKey::of(Protocol::Https);
@@ -372,4 +374,33 @@ fn a_search_takes_many_ticks_over_many_endpoints() {
         assert!(visits <= 100_000 / SEARCHED_A_TICK + 1);
     }
     assert!(visits > 1);
+}
+
+/// Nobody would close it: a backend that is gone is looked after by nobody.
+#[test]
+fn a_backend_that_is_gone_takes_its_shared_connections_along() {
+    let (cell, [one, ..], mut upstreams) = backend();
+    let now = shared::clock::now();
+    let connection = Multiplexed::opening(ReuseLimits::default(), &Timers::new(now));
+    assert!(upstreams.share(cell.id, &one, HTTP, &connection));
+    sweep(&mut upstreams, now);
+    assert!(connection.room(false, now) == Room::Soon);
+    drop(cell);
+    sweep(&mut upstreams, now);
+    assert!(connection.room(false, now) == Room::Never);
+}
+
+/// What waits to be closed is open, too: there are at most as many as may be idle.
+#[test]
+fn no_more_connections_wait_to_be_closed_than_are_kept() {
+    let (cell, [one, two, _], mut upstreams) = keeping(1_000);
+    let now = shared::clock::now();
+    let fake = Fake::new(0);
+    for _ in 0..1_000 {
+        upstreams.give(cell.id, &one, HTTP, fake.clone(), now);
+    }
+    upstreams.keep(10, Duration::from_secs(60));
+    store(&cell, &[&two]);
+    sweep(&mut upstreams, now);
+    assert!(Rc::strong_count(&fake.closed) - 1 <= 10);
 }

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use data_plane::local::Limits;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason, RecvStream, client};
-use http::{Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use shared::policy::{BackendProtocol, LocationPolicy};
 use shared::resource::{PathType, Resource, Route};
+use test_kit::client::frames::{DATA, GOAWAY, PREFACE, SETTINGS, frame};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -130,9 +131,20 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>, 
         counts.held.acquire().await.unwrap().forget();
     }
     let (body, _) = whole(&mut request.into_body()).await;
-    if let Ok(mut out) = respond.send_response(Response::new(()), false) {
+    let mut response = Response::new(());
+    if path == "/overlong" {
+        // More than is passed on, and less than HTTP/2 itself refuses.
+        for number in 0..9 {
+            response.headers_mut().append("x-long", long(number));
+        }
+    }
+    if let Ok(mut out) = respond.send_response(response, false) {
         let _ = out.send_data(body.into(), true);
     }
+}
+
+fn long(number: u8) -> HeaderValue {
+    HeaderValue::from_bytes(&[b'a' + number; 8_000]).unwrap()
 }
 
 fn grpc(limits: Limits, endpoints: &[&Endpoint]) -> Proxy {
@@ -481,6 +493,140 @@ fn a_connection_to_an_endpoint_that_left_gets_no_more_calls() {
         assert_eq!(ask(&mut sender, "/").await.0, StatusCode::OK);
         assert_eq!((one.count(|it| &it.calls), other.count(|it| &it.calls)), (1, 1));
         one.until(|it| it.open.load(Ordering::Relaxed) == 0).await;
+        proxy
+    });
+}
+
+/// A policy with this and gRPC for the location of `grpc`.
+fn with_policy(proxy: &mut Proxy, policy: LocationPolicy) {
+    let policy = LocationPolicy { backend_protocol: Some(BackendProtocol::Grpc.into()), ..policy };
+    let paths = vec![to("/", PathType::Prefix, "echo")];
+    let route = Route { paths, policy, ..Route::default() };
+    proxy.config(vec![("ingress/ns/web/a.test", Resource::Route(route))]);
+}
+
+#[test]
+fn a_connection_with_all_its_calls_is_closed() {
+    run(async {
+        let endpoint = Endpoint::new(None).await;
+        let mut proxy = grpc(Limits::default(), &[&endpoint]);
+        with_policy(
+            &mut proxy,
+            LocationPolicy { upstream_keepalive_requests: Some(2), ..LocationPolicy::default() },
+        );
+        let mut sender = sender(&proxy).await;
+        for _ in 0..3 {
+            assert_eq!(ask(&mut sender, "/").await.0, StatusCode::OK);
+        }
+        assert_eq!(endpoint.count(|it| &it.connections), 2);
+        endpoint.until(|it| it.open.load(Ordering::Relaxed) == 1).await;
+        proxy
+    });
+}
+
+/// The others would wait for it in vain.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+fn no_more_calls_wait_for_a_connection_than_it_will_carry() {
+    run(async {
+        let endpoint = Endpoint::new(Some(3)).await;
+        let mut limits = Limits::default();
+        limits.timeouts.connect = 2 * PATIENCE;
+        let proxy = grpc(limits, &[&endpoint]);
+        let sender = sender(&proxy).await;
+        let call = |path: &'static str| {
+            let mut sender = sender.clone();
+            tokio::spawn(async move { ask(&mut sender, path).await.0 })
+        };
+        assert_eq!(call("/").await.unwrap(), StatusCode::OK);
+        endpoint.counts.silent_from.store(1, Ordering::Relaxed);
+        let held = [(); 3].map(|()| call("/held"));
+        endpoint.until(|it| it.waiting.load(Ordering::Relaxed) == 3).await;
+        let more = [(); 4].map(|()| call("/"));
+        endpoint.until(|it| it.connections.load(Ordering::Relaxed) == 3).await;
+        drop((held, more));
+        proxy
+    });
+}
+
+/// An endpoint that answers the first call on its first connection with these frames, and serves all others.
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+async fn answering(frames: Vec<u8>) -> Endpoint {
+    let endpoint = Endpoint::new(None).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, counts) = (listener.local_addr().unwrap(), Arc::clone(&endpoint.counts));
+    let seen = Arc::clone(&counts);
+    tokio::spawn(async move {
+        let (mut first, _) = listener.accept().await.unwrap();
+        first.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+        let mut preface = [0; PREFACE.len()];
+        first.read_exact(&mut preface).await.unwrap();
+        loop {
+            let mut head = [0; 9];
+            first.read_exact(&mut head).await.unwrap();
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+            first.read_exact(&mut vec![0; length]).await.unwrap();
+            if head[3] == SETTINGS && head[4] == 0 {
+                first.write_all(&frame(SETTINGS, 1, 0, &[])).await.unwrap();
+            }
+            if head[3] == DATA {
+                break;
+            }
+        }
+        first.write_all(&frames).await.unwrap();
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream, None, Arc::clone(&seen)));
+        }
+    });
+    Endpoint { address, counts }
+}
+
+#[test]
+fn a_call_after_the_last_one_of_a_goodbye_goes_elsewhere() {
+    run(async {
+        let endpoint = answering(frame(GOAWAY, 0, 0, &[0; 8])).await;
+        let proxy = grpc(Limits::default(), &[&endpoint]);
+        assert_eq!(ask(&mut sender(&proxy).await, "/").await, (StatusCode::OK, b"hello".to_vec()));
+        assert_eq!(endpoint.count(|it| &it.calls), 1);
+        proxy
+    });
+}
+
+/// It may have been served: the proxy's own goodbye says nothing about that.
+#[test]
+fn a_call_whose_endpoint_breaks_the_rules_is_not_made_twice() {
+    run(async {
+        let endpoint = answering(frame(DATA, 0, 0, b"on no stream")).await;
+        let proxy = grpc(Limits::default(), &[&endpoint]);
+        assert_eq!(ask(&mut sender(&proxy).await, "/").await.0, StatusCode::BAD_GATEWAY);
+        assert_eq!(endpoint.count(|it| &it.calls), 0);
+        proxy
+    });
+}
+
+#[test]
+fn an_overlong_head_of_a_call_is_not_passed_on() {
+    run(async {
+        let endpoint = Endpoint::new(None).await;
+        let proxy = grpc(Limits::default(), &[&endpoint]);
+        let mut sender = sender(&proxy).await;
+        assert_eq!(ask(&mut sender, "/overlong").await.0, StatusCode::BAD_GATEWAY);
+        assert_eq!(ask(&mut sender, "/").await.0, StatusCode::OK);
+        assert_eq!(endpoint.count(|it| &it.connections), 1);
+        proxy
+    });
+}
+
+/// It is not the endpoint that is slow.
+#[test]
+fn a_call_whose_client_sends_nothing_is_the_client_s_timeout() {
+    run(async {
+        let endpoint = Endpoint::new(None).await;
+        let mut limits = Limits::default();
+        limits.timeouts.client_body = Duration::from_millis(1);
+        let proxy = grpc(limits, &[&endpoint]);
+        let (response, _out) = sender(&proxy).await.send_request(call("/"), false).unwrap();
+        assert_eq!(response.await.unwrap_err().reason(), Some(Reason::CANCEL), "there is no answer to it");
         proxy
     });
 }

@@ -409,6 +409,21 @@ fn statuses_that_are_tried_elsewhere_cost_the_budget() {
     assert!(proxy.metrics.worker(0).retries_denied.value() > 0);
 }
 
+/// An endpoint that closes its idle connections fails nobody, however often it does.
+#[test]
+fn connections_that_died_while_they_were_kept_cost_no_budget() {
+    let origin = Origin::raw(|mut stream, connection, _| {
+        let _ = read_request(&mut stream, connection);
+        let _ = stream.write_all(&ok("once"));
+        let _ = read_request(&mut stream, connection);
+    });
+    let proxy = saying(LocationPolicy::default(), &[&origin]);
+    let mut client = Client::new(proxy.http);
+    (0..400).for_each(|number| assert_eq!(client.get("/").status, 200, "{number}"));
+    let worker = proxy.metrics.worker(0);
+    assert!(worker.retries.value() > 300 && worker.retries_denied.value() == 0);
+}
+
 /// A streamed body is not stored anywhere, so it cannot be sent again.
 #[test]
 fn a_status_of_a_body_that_was_streamed_is_its_answer() {
