@@ -56,7 +56,7 @@ pub(crate) async fn reach(
     let mut tried = Tried::default();
     for _ in 0..most {
         let late = !tries.within.is_zero() && local.timers.now().duration_since(begun) >= tries.within;
-        if late && !tried.is_empty() {
+        if late {
             return None;
         }
         let endpoint = server.upstreams.borrow_mut().pick(cell, Turn::Rotation, &mut tried)?;

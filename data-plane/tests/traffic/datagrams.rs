@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use data_plane::local::{Budgets, Limits};
 use shared::budget::Budget;
+use shared::kind::Kind;
 use shared::policy::{LocationPolicy, TextList};
 use shared::resource::{Backend, Listener, PortRule, Resource, Settings, StreamService, Transport};
 
@@ -276,4 +277,119 @@ fn datagrams_are_taken_at_the_addresses_that_the_fleet_says() {
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     client.send(b"yy").unwrap();
     assert_eq!(client.recv(&mut buffer).unwrap(), 2);
+}
+
+/// The end of the one before is not its own.
+#[test]
+fn a_session_outlives_the_one_before_it() {
+    let port = free();
+    let [one, other] = two_endpoints();
+    other.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut proxy = serving(&udp(port), &[address(&one)]);
+    let client = datagrams(port);
+    comes_from(&client, &one).unwrap();
+    move_to(&mut proxy, Transport::Udp, &[address(&other)]);
+    // An answer shows that the worker has had its turn.
+    let ask = || {
+        client.send(b"x").unwrap();
+        let from = other.recv_from(&mut [0; 8]).unwrap().1;
+        other.send_to(b"y", from).unwrap();
+        assert_eq!(client.recv(&mut [0; 8]).unwrap(), 1);
+        from
+    };
+    one.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    eventually("it is led away", || comes_from(&client, &one).is_err());
+    let (_, first) = other.recv_from(&mut [0; 8]).unwrap();
+    assert!((0..5).all(|_| ask() == first));
+}
+
+/// Who came back does not go for the turn of its first session.
+#[test]
+fn the_oldest_is_who_has_been_there_longest() {
+    let port = free();
+    let [endpoint, _] = two_endpoints();
+    let limits = Limits { udp_sessions: 2, ..Limits::default() };
+    let mut proxy = serving_within(limits, Budgets::default(), &udp(port), &[address(&endpoint)]);
+    let defaults = LocationPolicy { proxy_stream_responses: Some(1), ..LocationPolicy::default() };
+    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let comes_from = |client: &UdpSocket| comes_from(client, &endpoint).unwrap();
+    let [one, two, three] = [(); 3].map(|()| datagrams(port));
+    let first = comes_from(&one);
+    endpoint.send_to(b"y", first).unwrap();
+    assert_eq!(one.recv(&mut [0; 8]).unwrap(), 1);
+    let second = comes_from(&two);
+    // Its first session is over: the next datagram begins another one, which gets no answer.
+    let mut again = comes_from(&one);
+    while again == first {
+        endpoint.send_to(b"y", again).unwrap();
+        one.recv(&mut [0; 8]).unwrap();
+        again = comes_from(&one);
+    }
+    comes_from(&three);
+    assert_eq!(comes_from(&one), again, "it came after the other one");
+    assert_ne!(comes_from(&two), second);
+}
+
+/// Its descriptors are needed.
+#[test]
+fn sessions_end_with_their_port() {
+    let port = free();
+    let [endpoint, _] = two_endpoints();
+    let service = udp(port);
+    let mut proxy = serving(&service, &[address(&endpoint)]);
+    let client = datagrams(port);
+    comes_from(&client, &endpoint).unwrap();
+    let at = comes_from(&client, &endpoint).unwrap();
+    let is_open = || UdpSocket::bind(at).is_err();
+    assert!(is_open(), "the proxy has it");
+    proxy.remove(Kind::Listener, &service.key());
+    eventually("it is closed", || !is_open());
+}
+
+/// Whoever has as many sessions as the others makes room for its own clients.
+#[test]
+fn of_ports_with_as_many_sessions_each_closes_its_own() {
+    let ports = [free(), free()];
+    let origin = UdpSocket::bind("127.0.0.1:0").unwrap();
+    origin.set_read_timeout(Some(PATIENCE)).unwrap();
+    let budgets = Budgets { sessions: Budget::new(2), ..Budgets::default() };
+    let at = [origin.local_addr().unwrap()];
+    let mut proxy = serving_within(Limits::default(), budgets, &udp(ports[0]), &at);
+    let other = udp(ports[1]);
+    proxy.config(vec![(&other.key(), Resource::Listener(Listener::Service(other)))]);
+    let clients = ports.map(datagrams);
+    origin.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    eventually("the worker has both", || clients.iter().all(|client| comes_from(client, &origin).is_ok()));
+    for (here, there) in [(0, 1), (1, 0)] {
+        let own = clients.each_ref().map(|client| comes_from(client, &origin).unwrap());
+        comes_from(&datagrams(ports[here]), &origin).unwrap();
+        assert_eq!(comes_from(&clients[there], &origin).unwrap(), own[there]);
+    }
+}
+
+/// A session that is led elsewhere takes its own place again, and nobody else's.
+#[test]
+fn a_client_that_is_led_away_costs_no_other_its_session() {
+    let ports = [free(), free()];
+    let [one, other] = two_endpoints();
+    let origin = UdpSocket::bind("127.0.0.1:0").unwrap();
+    origin.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let budgets = Budgets { sessions: Budget::new(3), ..Budgets::default() };
+    let mut proxy = serving_within(Limits::default(), budgets, &udp(ports[0]), &[address(&one)]);
+    let fuller = StreamService { backend: "ns/new/sql/udp".into(), ..udp(ports[1]) };
+    let port = Some(PortRule { name: "sql".into(), target_port: None, udp: true });
+    proxy.config(vec![
+        (&fuller.backend, Resource::Backend(Backend { port, ..Backend::default() })),
+        (&fuller.key(), Resource::Listener(Listener::Service(fuller.clone()))),
+    ]);
+    move_service_to(&mut proxy, "ns/new", Transport::Udp, &[address(&origin)]);
+    let client = datagrams(ports[0]);
+    comes_from(&client, &one).unwrap();
+    let others = [datagrams(ports[1]), datagrams(ports[1])];
+    let all = || others.each_ref().map(|client| comes_from(client, &origin).ok());
+    eventually("the worker has both ports", || all().iter().all(Option::is_some));
+    let before = all();
+    move_to(&mut proxy, Transport::Udp, &[address(&other)]);
+    eventually("it is led away", || comes_from(&client, &other).is_ok());
+    assert_eq!(all(), before);
 }

@@ -160,6 +160,12 @@ fn tcp_endpoint_that_refuses_is_skipped() {
     proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
     let served = (0..6).filter(|_| client(port).stream.read(&mut [0]).is_ok_and(|count| count == 1)).count();
     assert_eq!(served, 2, "one try each");
+    let defaults =
+        LocationPolicy { proxy_stream_next_upstream_timeout: Some(0), ..LocationPolicy::default() };
+    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    for _ in 0..6 {
+        assert_eq!(hear(&mut client(port), 1), "a", "0 is no limit");
+    }
     move_to(&mut proxy, Transport::Tcp, &[]);
     assert!(client(port).ended(), "there is nobody");
 }
@@ -302,4 +308,21 @@ fn sessions_begin_at_the_addresses_that_the_fleet_says() {
     assert!(client(port).ended());
     proxy.config(at("127.0.0.1"));
     assert_eq!(hear(&mut client(port), 1), "a");
+}
+
+#[test]
+fn an_endpoint_that_takes_sessions_again_is_back() {
+    let (origin, port, at) = (echo("a"), free(), refusing());
+    let proxy = serving(&tcp(port), &[at, origin.address]);
+    let worker = || proxy.metrics.worker(0);
+    eventually("it is put out", || {
+        assert_eq!(hear(&mut client(port), 1), "a");
+        worker().ejected.value() == 1
+    });
+    let listener = std::net::TcpListener::bind(at).unwrap();
+    std::thread::spawn(move || listener.incoming().flatten().for_each(|mut it| drop(it.write_all(b"b"))));
+    eventually("it is back", || {
+        hear(&mut client(port), 1);
+        worker().returned.value() == 1
+    });
 }
