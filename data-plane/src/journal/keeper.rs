@@ -132,7 +132,7 @@ impl Keeper {
             if self.save(&state) {
                 retry = None;
             } else {
-                let pause = retry.map_or(RETRY.0, |(_, pause)| (pause * 2).min(RETRY.1));
+                let pause = pause_after(retry.map(|(_, pause)| pause));
                 retry = Some((clock::now() + pause, pause));
                 unsaved = Some(state);
             }
@@ -259,6 +259,11 @@ impl LastWarning {
     }
 }
 
+/// The time until the next retry, given the time before this one.
+fn pause_after(pause: Option<Duration>) -> Duration {
+    pause.map_or(RETRY.0, |pause| (pause * 2).min(RETRY.1))
+}
+
 /// The newest state is worth more than the space that the previous one takes.
 fn make_room(path: &Path, error: &io::Error) {
     if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
@@ -272,4 +277,45 @@ fn remove_before(path: &Path) {
 
 fn payload(message: &impl prost::Message) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(message.encode_to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::load::load;
+    use super::*;
+
+    /// A disk that is full for an hour is not left alone for another one.
+    #[test]
+    fn retries_are_ten_seconds_apart_at_most() {
+        let pauses = std::iter::successors(Some(pause_after(None)), |pause| Some(pause_after(Some(*pause))));
+        assert_eq!(pauses.map(|it| it.as_secs()).take(7).collect::<Vec<_>>(), [1, 2, 4, 8, 10, 10, 10]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_appended_to_is_written_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut keeper = Keeper::new(dir.path().to_owned(), None, Arc::default(), Arc::default());
+        assert!(keeper.save(&StoredState::default()));
+        keeper.open.as_mut().unwrap().log.full_up();
+        let mut next = StoredState::default();
+        next.live.has.insert(crate::table::world::slice("ns/e", "ns/s", &[1]));
+        assert!(!keeper.save(&next), "it takes nothing");
+        assert!(keeper.save(&next));
+        assert_eq!(keeper.open.as_ref().map(|open| open.records), Some(1));
+    }
+
+    /// It would be read again at the next start, and fail again.
+    #[test]
+    fn nothing_is_added_to_a_state_whose_reading_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let keeper = || Keeper::new(dir.path().to_owned(), None, Arc::default(), Arc::default());
+        let binding = Binding { known: vec![[1; 32]], ..Binding::default() };
+        assert!(keeper().save(&StoredState { binding: Arc::new(binding.clone()), ..StoredState::default() }));
+        let mut whole = keeper();
+        assert!(load(&mut whole, &binding, || {}).is_some() && whole.open.is_some());
+        drop(whole);
+        let mut failed = keeper();
+        assert!(load(&mut failed, &binding, || panic!("as if on the way")).is_none());
+        assert!(failed.open.is_none() && failed.stale && failed.former == Former::Dropped);
+    }
 }

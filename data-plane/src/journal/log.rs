@@ -129,6 +129,14 @@ impl Log {
         private::is_at(&self.file, path)
     }
 
+    /// From now on it takes nothing, and cannot be cut off either.
+    #[cfg(test)]
+    pub(super) fn full_up(&mut self) {
+        let read_only = rustix::fs::OFlags::RDONLY;
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.file));
+        self.file = rustix::fs::open(path, read_only, rustix::fs::Mode::empty()).map(File::from).unwrap();
+    }
+
     /// Size in bytes.
     pub(super) fn size(&self) -> u64 {
         self.size
@@ -215,6 +223,17 @@ mod tests {
         assert_eq!(payloads(&fs::read(before(&path)).unwrap()).len(), 5);
         let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
         assert_eq!(names.len(), 2, "{names:?}");
+    }
+
+    /// What stands behind the last whole frame would be taken for damage, with all that follows.
+    #[test]
+    fn nothing_is_appended_to_what_could_not_be_cut_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::anew(&dir.path().join("state"), MAGIC, [payload("one")], Former::Kept).unwrap();
+        assert!(!log.is_broken());
+        log.full_up();
+        assert!(log.append([payload("two")]).is_err());
+        assert!(log.is_broken() && !log.is_unsynced());
     }
 
     #[test]

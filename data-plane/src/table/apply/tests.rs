@@ -703,3 +703,21 @@ proptest! {
         }
     }
 }
+
+/// Each change of a Service leaves one behind.
+#[test]
+fn endpoint_sets_that_nobody_uses_are_freed() {
+    let mut writer = Writer::new();
+    writer.apply_live(vec![slice("ns/e1", "ns/s1", &[1])], &[]);
+    writer.replace_config(vec![
+        host("a.test", None),
+        route("ingress/ns/i/a.test", &[("/", "ns/s1/80")]),
+        backend("ns/s1/80"),
+    ]);
+    let cell = writer.cells.cell(&"ns/s1/80".into(), Source::Nowhere);
+    let replaced = Arc::downgrade(&cell.endpoints());
+    writer.apply_live(vec![slice("ns/e1", "ns/s1", &[1, 2])], &[]);
+    assert_eq!(cell.endpoints().list.len(), 2);
+    writer.cells.sweep();
+    assert!(replaced.upgrade().is_none());
+}

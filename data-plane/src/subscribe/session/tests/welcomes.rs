@@ -127,26 +127,90 @@ fn a_batch_from_a_place_in_another_log_is_refused() {
     assert!(matches!(close, Some(Close::Protocol(_))), "{close:?}");
 }
 
-/// A part of a full sync is there for the inventory of who lacks the rest. Who is in sync lacks nothing.
-#[test]
-fn what_was_begun_is_nothing_to_who_is_in_sync() {
+/// A proxy that got a part of a new configuration before its stream ended.
+fn with_a_part() -> Proxy {
     let (mut model, mut proxy) = in_sync();
     model.world.config.extend([host("b.test", None), host("c.test", None), backend("ns/s2/80")]);
     model.restart();
     proxy.connect(&mut model);
     loop {
         let message = model.next(1).unwrap();
-        let is_begun = matches!(&message, Control::Batch(it) if it.lane == Lane::Config.to_wire() && it.more);
+        let is_new = |it: &config::Resource| ["b.test", "c.test", "ns/s2/80"].contains(&&*it.key);
+        let is_begun = matches!(&message, Control::Batch(it) if it.more && it.up.iter().any(is_new));
         proxy.hear(message);
         if is_begun {
             break;
         }
     }
-    welcome(&mut proxy, &both(Mode::InSync, 70));
-    let batch = added(&proxy, 70, 71);
+    hello(&mut proxy);
+    assert_ne!(proxy.session.there(Lane::Config, &proxy.writer).root(), proxy.writer.root(Lane::Config));
+    proxy
+}
+
+/// Applies a commit of CONFIG from this position on to what is served, and to nothing else.
+fn assert_goes_on(proxy: &mut Proxy, from: u64) {
+    let batch = added(proxy, from, from + 1);
     let root_after = batch.root_after.clone();
     assert_eq!(proxy.hear(Control::Batch(batch)).close, None);
     assert_eq!(proxy.writer.root(Lane::Config).to_bytes(), root_after);
+}
+
+/// A part of a full sync is there for the inventory of who lacks the rest. Who is in sync lacks nothing.
+#[test]
+fn what_was_begun_is_nothing_to_who_is_in_sync() {
+    let mut proxy = with_a_part();
+    welcome(&mut proxy, &both(Mode::InSync, 70));
+    assert_goes_on(&mut proxy, 70);
+}
+
+/// The difference to another state leads to what is served: the part that had come is part of nothing.
+#[test]
+fn what_was_begun_is_nothing_to_who_has_all_of_it() {
+    let mut proxy = with_a_part();
+    welcome(&mut proxy, &[(Lane::Live, Mode::InSync, 70), (Lane::Config, Mode::Inventory, 70)]);
+    let batch = sealed(config::Batch {
+        lane: Lane::Config.to_wire(),
+        to: 70,
+        base: Root([7; 16]).to_bytes(),
+        root_after: proxy.writer.root(Lane::Config).to_bytes(),
+        ..config::Batch::default()
+    });
+    assert_eq!(proxy.hear_anything(Control::Batch(batch)).close, None);
+    assert_goes_on(&mut proxy, 70);
+}
+
+/// All of it is asked for again.
+#[test]
+fn what_was_begun_is_forgotten_when_the_rest_comes_corrupt() {
+    let mut proxy = with_a_part();
+    welcome(&mut proxy, &[(Lane::Live, Mode::InSync, 70), (Lane::Config, Mode::Inventory, 70)]);
+    let base = proxy.session.there(Lane::Config, &proxy.writer).root();
+    let batch =
+        config::Batch { from: 0, base: base.to_bytes(), check: vec![7; 16].into(), ..added(&proxy, 0, 70) };
+    let close = proxy.hear_anything(Control::Batch(batch)).close;
+    assert!(matches!(close, Some(Close::Corrupt { .. })), "{close:?}");
+    assert_eq!(proxy.session.there(Lane::Config, &proxy.writer).root(), proxy.writer.root(Lane::Config));
+}
+
+/// Each batch is one step on the way.
+#[test]
+fn who_has_a_part_of_what_there_is_has_not_arrived() {
+    let (model, mut proxy) = in_sync();
+    let at = model.seq(Lane::Config);
+    hello(&mut proxy);
+    let lanes = [(Lane::Live, Mode::InSync, model.seq(Lane::Live)), (Lane::Config, Mode::Cursor, at + 2)];
+    proxy.hear(Control::Welcome(beginning(model.lineage, &lanes)));
+    assert_goes_on(&mut proxy, at);
+    assert!(!has_arrived(&proxy));
+    let last = config::Batch {
+        lane: Lane::Config.to_wire(),
+        from: at + 1,
+        to: at + 2,
+        root_after: proxy.writer.root(Lane::Config).to_bytes(),
+        ..config::Batch::default()
+    };
+    assert_eq!(proxy.hear(Control::Batch(sealed(last))).close, None);
+    assert!(has_arrived(&proxy));
 }
 
 /// Until both lanes have arrived, hosts of before may need the endpoints of before.

@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use shared::resource::{Endpoints, Host};
 
 use super::*;
-use crate::table::HostTable;
+use crate::table::apply::source::Source;
 use crate::table::world::{World, backend, dump, host, route, slice, steps};
+use crate::table::{EndpointSet, HostTable};
 
 /// The findings of one full round.
 fn round(writer: &mut Writer) -> Vec<(ResourceKey, Fault)> {
@@ -108,6 +109,16 @@ fn endpoints_that_differ_are_joined_again() {
     mends("a slice", &["ns/e1"], Fault::Read, |writer| {
         writer.cells.put(&"ns/e1".into(), Endpoints { service: "ns/s1".into(), ..Endpoints::default() });
         writer.cells.flush();
+    });
+    mends("a slice of another service", &["ns/e1"], Fault::Read, |writer| {
+        let entry = slice("ns/e1", "ns/s2", &[1]);
+        let Ok(Resource::Endpoints(same)) = Resource::decode(Kind::Endpoints, &entry.body) else { panic!() };
+        writer.cells.put(&"ns/e1".into(), same);
+        writer.cells.flush();
+    });
+    mends("endpoints that workers do not see", &["ns/e1"], Fault::Live, |writer| {
+        let cell = writer.cells.cell(&"ns/s1/80".into(), Source::Nowhere);
+        drop(cell.store(EndpointSet::default()));
     });
 }
 
