@@ -229,6 +229,12 @@ fn a_file_that_was_renamed_is_opened_again() {
     lines(b"three\n");
     is(&path, "three\n");
     is(&old, "one\ntwo\n");
+    // Once: until it is asked for again, lines go to that file whatever its name is.
+    let other = folder.path().join("access.log.2");
+    std::fs::rename(&path, &other).unwrap();
+    lines(b"four\n");
+    is(&other, "three\nfour\n");
+    assert!(!path.exists());
 }
 
 #[test]
@@ -236,4 +242,19 @@ fn targets() {
     assert_eq!("stdout".parse(), Ok(Target::Stdout));
     assert_eq!("off".parse(), Ok(Target::Off));
     assert_eq!("/var/log/a".parse(), Ok(Target::File("/var/log/a".into())));
+}
+
+/// Where a pipe is written to, whoever reads it sees a line when there is one.
+#[test]
+fn lines_do_not_wait_in_the_sink() {
+    let sink = Sink::default();
+    let (handle, _writer) = write_to(io::BufWriter::new(sink.clone())).unwrap();
+    let mut lines = handle.lines(Arc::default());
+    lines.write(&source(b"x"), None);
+    lines.flush();
+    let until = shared::clock::now() + Duration::from_secs(30);
+    while sink.text().is_empty() {
+        assert!(shared::clock::now() < until, "it is not written");
+        std::thread::yield_now();
+    }
 }

@@ -273,5 +273,8 @@ mod tests {
             let made = by_ports(&peer(scheme, port), ports, &redirect, &host("A.TEST:7"), b"/foo");
             assert_eq!(String::from_utf8(made).unwrap(), location);
         }
+        // As in nginx, which has to name one.
+        let made = by_ports(&peer(Scheme::Http, 80), usual, &Redirect::default(), &Host::none(), b"/foo");
+        assert_eq!(made, b"http://_/foo");
     }
 }

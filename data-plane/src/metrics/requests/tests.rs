@@ -243,3 +243,26 @@ proptest! {
         prop_assert_eq!(sum, asked.len());
     }
 }
+
+/// Clients choose the name and the paths: one name does not take the room of all others.
+#[test]
+fn one_name_has_so_many_places() {
+    let rules =
+        Arc::new(Rules::new(&RulesConfig { per_undefined_host: Some(true), ..RulesConfig::default() }));
+    let metrics = Metrics::new(1);
+    let mut requests = Requests::new(metrics.worker(0));
+    requests.follow(Some(&rules));
+    let places: Vec<_> = (0..=PLACES_OF_NAME)
+        .map(|number| {
+            let path = format!("/{number}");
+            RequestLabels::new(&"ingress/ns/web/_".into(), Some(&"ns/echo/80".into()), &path.into())
+        })
+        .collect();
+    for place in &places {
+        requests.count(place, &Request { host: Some("asked.test"), ..request("GET", 200) });
+    }
+    requests.tick();
+    let counted = counted(&metrics, &rules);
+    let named = counted.iter().filter(|line| line.contains("host=\"asked.test\"")).count();
+    assert_eq!((counted.len(), named), (PLACES_OF_NAME + 1, PLACES_OF_NAME), "{counted:?}");
+}
