@@ -107,11 +107,11 @@ fn a_backend_is_done_though_its_client_reads_nothing() {
 fn a_backend_says_itself_whether_its_response_is_buffered() {
     let (no, waits) = long("X-Accel-Buffering: No\r\n");
     let (yes, counts) = long("X-Accel-Buffering: yes\r\n");
-    let (streaming, _) = serving(buffering(), &no);
+    let (streaming, budgets) = serving(buffering(), &no);
     let (keeping, _) = serving(LocationPolicy::default(), &yes);
     let clients = [asking(&streaming, "/own"), asking(&keeping, "/own")];
     eventually("one has sent all", || counts.has_sent());
-    assert!(!waits.has_sent());
+    assert!(!waits.has_sent() && budgets.spill.used() == 0);
     for client in clients {
         assert!(is_prefix(&body(client), LENGTH));
     }
@@ -226,4 +226,92 @@ fn a_response_ends_wherever_its_batch_gets_full() {
         assert!(answer.status == 200 && is_prefix(&answer.body, length(number)), "{number}");
     }
     assert_eq!(origin.connections(), 1, "it is used again");
+}
+
+/// The end of the response waits, and nothing before it does.
+#[test]
+fn what_has_come_is_passed_on_while_the_backend_pauses() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::raw(move |mut stream, connection, _| {
+        let _ = read_request(&mut stream, connection);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", LENGTH + 1);
+        let body: Vec<u8> = (0..LENGTH).map(byte).collect();
+        let _ = stream.write_all(&[head.as_bytes(), &body].concat());
+        let _ = wait.lock().unwrap().recv();
+        let _ = stream.write_all(&[byte(LENGTH)]);
+    });
+    let (proxy, budgets) = serving(buffering(), &origin);
+    let mut client = asking(&proxy, "/own");
+    eventually("some of it is in a file", || budgets.spill.used() > 0);
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        client.read_exact(&mut byte).unwrap();
+        head.extend_from_slice(&byte);
+    }
+    let mut text = vec![0; LENGTH];
+    client.read_exact(&mut text).unwrap();
+    assert!(is_prefix(&text, LENGTH));
+    go.send(()).unwrap();
+    client.read_exact(&mut byte).unwrap();
+}
+
+/// Its client, which reads nothing, does not notice.
+#[test]
+fn a_backend_that_pauses_for_too_long_is_left() {
+    let ended = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&ended);
+    let origin = Origin::raw(move |mut stream, connection, _| {
+        let _ = read_request(&mut stream, connection);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n");
+        let body: Vec<u8> = (0..LENGTH / 2).map(byte).collect();
+        let _ = stream.write_all(&[head.as_bytes(), &body].concat());
+        let _ = read_request(&mut stream, connection);
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let (proxy, _) = serving(LocationPolicy { proxy_read_timeout: Some(1), ..buffering() }, &origin);
+    let client = asking(&proxy, "/own");
+    eventually("its connection is closed", || ended.load(Ordering::SeqCst) > 0);
+    assert!(is_prefix(&body(client), LENGTH / 2));
+}
+
+/// A piece does not wait for the next one, nor the end for anything.
+#[test]
+fn each_piece_is_passed_on_when_it_comes() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::raw(move |mut stream, connection, _| {
+        let _ = read_request(&mut stream, connection);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
+        for piece in [&b"3\r\ntwo\r\n"[..], b"0\r\n\r\n"] {
+            let _ = wait.lock().unwrap().recv();
+            let _ = stream.write_all(piece);
+        }
+        let _ = read_request(&mut stream, connection);
+    });
+    let (proxy, _) = serving(buffering(), &origin);
+    let mut client = asking(&proxy, "/own");
+    let mut text = Vec::new();
+    for end in ["one\r\n", "two\r\n", "0\r\n\r\n"] {
+        while !text.ends_with(end.as_bytes()) {
+            let mut byte = [0];
+            client.read_exact(&mut byte).unwrap();
+            text.push(byte[0]);
+        }
+        // The client waits by now for what is to come.
+        std::thread::sleep(Duration::from_millis(20));
+        let _ = go.send(());
+    }
+}
+
+#[test]
+fn a_response_without_its_end_is_passed_on_without_it() {
+    let origin = Origin::raw(|mut stream, connection, _| {
+        let _ = read_request(&mut stream, connection);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n");
+        std::thread::sleep(Duration::from_millis(50));
+    });
+    let (proxy, _) = serving(buffering(), &origin);
+    let text = body(asking(&proxy, "/own"));
+    assert_eq!(String::from_utf8(text).unwrap(), "4\r\nhalf\r\n");
 }
