@@ -127,6 +127,13 @@ fn a_record_names_few_parts_and_each_once() {
 }
 
 #[test]
+fn a_record_longer_than_one_is_not_read() {
+    let mut packed = pack(&pin_of(Snapshot::default())).unwrap();
+    packed.parts = vec![vec![0; (12 << 20) + 1]];
+    assert_eq!(read(&packed).unwrap_err(), Unreadable::Damaged { expected: "a record of 12 MiB at most" });
+}
+
+#[test]
 fn a_record_that_swells_is_not_read() {
     let mut packed = pack(&pin_of(Snapshot::default())).unwrap();
     packed.parts = vec![compress(&vec![0; 200 << 20])];

@@ -111,6 +111,20 @@ async fn replicas_whose_clocks_differ_by_years_rotate_as_seldom_as_one() {
     }
 }
 
+/// What a record says of its age counts for the one that was there at the start. One that comes later is as old as it is
+/// here, whatever its writer's clock says.
+#[test]
+fn a_record_that_comes_while_a_process_looks_is_new() {
+    let (start, mut seen) = (clock::now(), Seen::default());
+    let mut age =
+        |record: &Record, now, after| seen.age(record, at(now), start + Duration::from_secs(after)).as_secs();
+    let [first, second, third] = [(); 3].map(|()| Record::create(at(0), random));
+    assert_eq!([age(&first, 7, 0), age(&first, 90, 60)], [7, 90], "it is what it says");
+    let ten_years = 10 * 365 * 86_400;
+    assert_eq!([age(&second, ten_years, 120), age(&second, ten_years, 180)], [0, 60]);
+    assert_eq!(age(&third, ten_years, 200), 0);
+}
+
 #[tokio::test]
 async fn what_is_missing_is_made_once_and_rotated_when_it_is_time() {
     let server = Server::default();
