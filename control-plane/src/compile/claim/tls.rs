@@ -103,6 +103,16 @@ impl ClaimedTls {
 mod tests {
     use super::*;
 
+    /// A folder may hold what an API server would refuse.
+    #[test]
+    fn hosts_are_listed_in_lower_case() {
+        let entry =
+            |host: &str, name: &str| IngressTls { hosts: vec![host.into()], secret_name: name.into() };
+        let tls = ClaimedTls::of(&"default".into(), &[entry("A.Test", "one"), entry("b.test", "two")]);
+        let names = tls.secrets_of(&HostName::from_rule("a.test")).iter().map(|it| &*it.name);
+        assert_eq!(names.collect::<Vec<_>>(), ["one"]);
+    }
+
     #[test]
     fn so_many_secrets_count_and_hosts_of_others_have_none() {
         let entry = |i: usize| IngressTls {
