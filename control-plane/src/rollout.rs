@@ -8,8 +8,9 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
+use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
-use shared::resource::Resource;
+use shared::resource::{Listener, Resource};
 use shared::version::Seq;
 
 use crate::objects::{ObjectKind, ObjectRef};
@@ -65,7 +66,7 @@ impl<'a> Extent<'a> {
         };
         match object.kind {
             ObjectKind::Ingress => extent.take_ingress(),
-            ObjectKind::Service => extent.take_all(Kind::Backend),
+            ObjectKind::Service => extent.take_service(),
             ObjectKind::Secret => {
                 extent.take(ResourceKey::new(Kind::Certificate, object.name.to_string()));
                 extent.take_all(Kind::Material);
@@ -97,12 +98,17 @@ impl<'a> Extent<'a> {
             }
             ObjectKind::Service => {
                 let under = self.under();
-                let is_own = |key: &ResourceKey| key.kind == Kind::Backend && key.key.starts_with(&under);
+                let is_own = |entry: &Entry| match entry.kind() {
+                    Kind::Backend => entry.key.key.starts_with(&under),
+                    Kind::Listener => self.is_led_here(entry),
+                    _ => false,
+                };
                 // Compares what is or was offered, and what is only compiled: objects created after the pin have only
                 // the latter.
                 config.changes(Kind::Backend, &under).any(|(key, _)| differs(key.clone()))
+                    || self.listeners(Seq::default()).any(|(key, _)| differs(key.clone()))
                     || (config.snapshot.root() != compiled.root()
-                        && compiled.iter().any(|entry| is_own(&entry.key) && differs(entry.key.clone())))
+                        && compiled.iter().any(|entry| is_own(entry) && differs(entry.key.clone())))
             }
             // LIVE is never pinned.
             _ => false,
@@ -126,6 +132,7 @@ impl<'a> Extent<'a> {
             }
             ObjectKind::Service => {
                 self.head.config.changes(Kind::Backend, &self.under()).for_each(|(key, _)| add(key));
+                self.listeners(Seq::default()).for_each(|(key, _)| add(key));
                 let (name, namespace) =
                     (self.object.name.to_string(), format!("{}/", self.object.name.namespace));
                 let slices = self.head.live.changes(Kind::Endpoints, &namespace);
@@ -196,6 +203,10 @@ impl<'a> Extent<'a> {
                 named.into_iter().any(|it| **it == *key)
             }
             (ObjectKind::Service, Kind::Endpoints) => self.service_of(key) == Some(name()),
+            (ObjectKind::Service, Kind::Listener) => {
+                let listener = self.head.config.snapshot.get(&ResourceKey::new(kind, key));
+                listener.is_some_and(|it| self.is_led_here(it))
+            }
             (ObjectKind::Service, Kind::Backend) | (ObjectKind::Secret, Kind::Material) => {
                 key.starts_with(&self.under())
             }
@@ -221,6 +232,27 @@ impl<'a> Extent<'a> {
         let changed = |key: &str| self.head.config.changed(&ResourceKey::new(Kind::Backend, key));
         let newest = self.backends().map(changed).max();
         self.raise(Lane::Config, newest.unwrap_or_default());
+    }
+
+    /// A Service consists of its Backends, and the ports that lead to them.
+    fn take_service(&mut self) {
+        self.take_all(Kind::Backend);
+        let newest = self.listeners(self.config).map(|(_, seq)| seq).max();
+        self.raise(Lane::Config, newest.unwrap_or_default());
+    }
+
+    /// The ports that lead to a Backend of the Service and changed after a position. A removed one leads nowhere.
+    fn listeners(&self, after: Seq) -> impl Iterator<Item = (&ResourceKey, Seq)> {
+        let config = &self.head.config;
+        let is_led_here = |key: &ResourceKey| config.snapshot.get(key).is_some_and(|it| self.is_led_here(it));
+        config.changes(Kind::Listener, "").filter(move |(key, seq)| *seq > after && is_led_here(key))
+    }
+
+    fn is_led_here(&self, listener: &Entry) -> bool {
+        match Resource::decode(Kind::Listener, &listener.body) {
+            Ok(Resource::Listener(Listener::Service(service))) => service.backend.starts_with(&self.under()),
+            _ => false,
+        }
     }
 
     fn take_all(&mut self, kind: Kind) {

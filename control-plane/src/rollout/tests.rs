@@ -7,9 +7,8 @@ use proptest::sample::{Index, select};
 use shared::budget::Budget;
 use shared::clock;
 use shared::delta::{Delta, Removal};
-use shared::entry::Entry;
 use shared::name::ObjectName;
-use shared::resource::{Certificate, Denial, Endpoints, Host, Tls};
+use shared::resource::{Certificate, Denial, Endpoints, Host, StreamService, Tls, Transport};
 use shared::snapshot::Snapshot;
 use shared::version::{Claim, Lineage, Version};
 
@@ -32,6 +31,7 @@ const KEYS: &[(Kind, &str)] = &[
     (Kind::Host, "b.test"),
     (Kind::Backend, "default/s1/80"),
     (Kind::Backend, "default/s10/80"),
+    (Kind::Listener, "tcp-9000"),
     (Kind::Endpoints, "default/e0"),
     (Kind::Certificate, "default/c1"),
     (Kind::Certificate, "default/c10"),
@@ -81,6 +81,17 @@ fn made(object: &ObjectRef) -> Compiled {
     }
 }
 
+/// A port that leads to a Service.
+fn listener(service: &str, takes_proxy_header: bool) -> Resource {
+    Resource::Listener(Listener::Service(StreamService {
+        transport: Transport::Tcp,
+        port: 9_000,
+        backend: format!("default/{service}/80"),
+        takes_proxy_header,
+        sends_proxy_header: false,
+    }))
+}
+
 /// A recognisable version of a resource.
 fn entry(at: usize, value: u8) -> Arc<Entry> {
     let (kind, key) = KEYS[at];
@@ -100,6 +111,7 @@ fn entry(at: usize, value: u8) -> Arc<Entry> {
                 ..Endpoints::default()
             })
         }
+        Kind::Listener => listener(if value.is_multiple_of(2) { "s1" } else { "s10" }, value > 1),
         Kind::Certificate => {
             Resource::Certificate(Certificate { leaf: vec![value].into(), key: vec![1].into(), chain: None })
         }
@@ -291,6 +303,10 @@ impl World {
                 matches!(host, Some(Resource::Host(it)) if it.tls.as_ref().unwrap().certificates[0] == key)
             }),
             (ObjectKind::Service, Kind::Endpoints) => service() == name,
+            (ObjectKind::Service, Kind::Listener) => match decoded(kind, key) {
+                Some(Resource::Listener(Listener::Service(it))) => it.backend == format!("{name}/80"),
+                _ => false,
+            },
             (ObjectKind::Service, Kind::Backend) => key.split('/').nth(1) == Some(&*object.name.name),
             (ObjectKind::Secret, Kind::Certificate) => key == name,
             (ObjectKind::Secret, Kind::Material) => key.split('/').nth(1) == Some(&*object.name.name),
@@ -313,7 +329,7 @@ impl World {
         // What is refused at a LIVE Secret or slice is looked up; what must have come is what stands under the object's name.
         let counts = |kind: Kind| match objects()[which].kind {
             ObjectKind::Ingress => matches!(kind, Kind::Route | Kind::Host | Kind::Backend),
-            ObjectKind::Service => kind == Kind::Backend,
+            ObjectKind::Service => matches!(kind, Kind::Backend | Kind::Listener),
             _ => matches!(kind, Kind::Certificate | Kind::Material),
         };
         let mut own = KEYS.iter().filter(|it| counts(it.0) && it.0.lane() == lane);

@@ -4,7 +4,7 @@ use super::*;
 use crate::pin::{How, Pin};
 
 const SECRET: &str = "default/c1";
-const PARTS: [(Kind, &str); 7] = [
+const PARTS: [(Kind, &str); 8] = [
     (Kind::Route, "ingress/default/i1/a.test"),
     (Kind::Host, "a.test"),
     (Kind::Backend, "default/s1/80"),
@@ -12,9 +12,10 @@ const PARTS: [(Kind, &str); 7] = [
     (Kind::Certificate, SECRET),
     (Kind::Chain, "chain"),
     (Kind::Material, "default/c1/auth-file"),
+    (Kind::Listener, "tcp-9000"),
 ];
 
-/// A version of one of them. Hosts name the Secret, slices the Service `s1`.
+/// A version of one of them. Hosts name the Secret, slices and ports the Service `s1`.
 fn version((kind, key): (Kind, &str), value: u8) -> Arc<Entry> {
     let resource = match kind {
         Kind::Host => Resource::Host(Host {
@@ -27,6 +28,7 @@ fn version((kind, key): (Kind, &str), value: u8) -> Arc<Entry> {
             ipv4: vec![[10, 0, 0, value].into()],
             ..Endpoints::default()
         }),
+        Kind::Listener => listener("s1", value > 1),
         Kind::Certificate => Resource::Certificate(Certificate {
             leaf: vec![value].into(),
             key: vec![1].into(),
@@ -106,6 +108,7 @@ fn what_is_refused_is_told_to_all_who_cannot_do_without_it() {
         &["i1", "c1"],
         &["i1", "c1"],
         &["i1", "c1"],
+        &["s1"],
     ]) {
         assert_eq!(whose(&plane.states(Some(part), [0, 0])), expected, "{part:?}");
     }
@@ -128,6 +131,7 @@ fn what_a_pin_keeps_back_is_told_to_whom_it_is_of() {
         (PARTS[1], [true, false, false, false, false, false]),
         (PARTS[2], [true, false, true, false, false, false]),
         (PARTS[4], [false; 6]),
+        (PARTS[7], [false, false, true, false, false, false]),
     ] {
         let mut plane = Plane::new();
         let config = plane.published.head().config.snapshot.clone();
@@ -164,6 +168,7 @@ fn the_digest_of_an_object_is_over_each_of_its_parts() {
         [false, false, false, false, true, false],
         [false; 6],
         [false, false, false, false, true, false],
+        [false, false, true, false, false, false],
     ]) {
         let mut plane = Plane::new();
         let before = plane.all(|extent| extent.digest());
