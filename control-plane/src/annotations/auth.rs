@@ -347,19 +347,14 @@ global! {
     /// `global-auth-signin`.
     GLOBAL_SIGNIN = "global-auth-signin", TEXT, |to, it| match has_host(&it) {
         true => to.location.global_auth_signin = Some(it),
-        false => {
-            let got = shown(&it);
-            to.fault(Severity::Warning, format!("expected a URL with a scheme and a host, got {got}: left out"));
-        }
+        false => to.leave_out("a URL with a scheme and a host", [it]),
     };
     /// `global-auth-signin-redirect-param`.
     GLOBAL_SIGNIN_PARAM = "global-auth-signin-redirect-param", URL_SPACED,
         |to, it| to.location.global_auth_signin_redirect_param = Some(it);
     /// `global-auth-response-headers`.
     GLOBAL_RESPONSE_HEADERS = "global-auth-response-headers", NAMES, |to, (values, left_out)| {
-        for item in left_out {
-            to.fault(Severity::Warning, format!("expected the name of a header, got {}: left out", shown(&item)));
-        }
+        to.leave_out("the name of a header", left_out);
         to.location.global_auth_response_headers = Some(TextList { values });
     };
     /// `global-auth-request-redirect`.

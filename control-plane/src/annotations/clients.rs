@@ -8,7 +8,6 @@ use super::buffering::SOME;
 use super::row::{Effect, Row, Spec};
 use super::streams;
 use super::value::{self, BOOL, Grammar, SECONDS, SIZE};
-use super::{Severity, shown};
 
 /// `bind-address`.
 pub(crate) static BIND_ADDRESS: Row = Row {
@@ -16,10 +15,7 @@ pub(crate) static BIND_ADDRESS: Row = Row {
     value: &Spec(
         LOCAL,
         Effect::Sets(|to, (values, left_out)| {
-            for item in left_out {
-                let item = shown(&item);
-                to.fault(Severity::Warning, format!("expected an IP address, got {item}: left out"));
-            }
+            to.leave_out("an IP address", left_out);
             to.location.bind_address = Some(TextList { values }).filter(|list| !list.values.is_empty());
         }),
     ),

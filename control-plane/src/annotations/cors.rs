@@ -4,7 +4,6 @@ use shared::policy::TextList;
 
 use super::row::{Effect, Risk, Row, Spec};
 use super::value::{self, BOOL, Grammar, INT};
-use super::{Severity, shown};
 
 pub(super) static ROWS: &[&Row] = &[
     &Row {
@@ -41,11 +40,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Spec(
             ORIGINS,
             Effect::Sets(|to, it| {
-                for skipped in it.skipped {
-                    let shown = shown(&skipped);
-                    let reason = format!("expected scheme://host[:port], got {shown}: left out");
-                    to.fault(Severity::Warning, reason);
-                }
+                to.leave_out("scheme://host[:port]", it.skipped);
                 to.location.cors_allow_origin = Some(TextList { values: it.taken });
             }),
         ),

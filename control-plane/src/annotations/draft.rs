@@ -111,6 +111,14 @@ impl<'a> Draft<'a> {
         self.faults.push(Fault::new(severity, field, reason));
     }
 
+    /// Reports items of the current value that are not what is expected of each, and do not count.
+    pub fn leave_out(&mut self, expected: &str, items: impl IntoIterator<Item = String>) {
+        for item in items {
+            let item = shown(&item);
+            self.fault(Severity::Warning, format!("expected {expected}, got {item}: left out"));
+        }
+    }
+
     fn field(&self) -> String {
         field(self.now.map_or("", |(_, written)| written))
     }

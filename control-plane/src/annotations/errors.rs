@@ -2,9 +2,9 @@
 
 use shared::policy::StatusList;
 
+use super::Severity;
 use super::row::{Bad, Effect, Row, Spec};
 use super::value::{self, BOOL, Grammar};
-use super::{Severity, shown};
 
 /// The port of a Service that is named without a port: its first.
 pub(crate) const FIRST_PORT: &str = "default";
@@ -38,13 +38,7 @@ pub(crate) static CUSTOM_HTTP_ERRORS_OF_ALL: Row = Row {
     value: &Spec(
         ANY_STATUSES,
         Effect::Sets(|to, (values, left_out)| {
-            for item in left_out {
-                let item = shown(&item);
-                to.fault(
-                    Severity::Warning,
-                    format!("expected a status from 300 to 599, got {item}: left out"),
-                );
-            }
+            to.leave_out("a status from 300 to 599", left_out);
             to.location.custom_http_errors = Some(StatusList { values });
         }),
     ),

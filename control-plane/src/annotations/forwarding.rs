@@ -88,13 +88,7 @@ pub(crate) static PROXY_REAL_IP_CIDR: Row = Row {
         Effect::Sets(|to, it| {
             let (good, bad): (Vec<_>, Vec<_>) =
                 it.into_iter().partition(|entry| AddressSet::parse([entry.as_str()]).is_ok());
-            for entry in bad {
-                let entry = shown(&entry);
-                to.fault(
-                    Severity::Warning,
-                    format!("expected an address or a network, got {entry}: left out"),
-                );
-            }
+            to.leave_out("an address or a network", bad);
             to.location.proxy_real_ip_cidr = Some(TextList { values: good });
         }),
     ),

@@ -7,7 +7,6 @@ use shared::policy::TextList;
 use super::access::BLOCKED;
 use super::row::{Effect, Row, Spec};
 use super::value::{self, ANY, BOOL, Grammar};
-use super::{Severity, shown};
 
 /// `enable-auth-access-log`, ConfigMap only.
 pub(crate) static ENABLE_AUTH_ACCESS_LOG: Row = Row {
@@ -74,10 +73,7 @@ pub(crate) static SKIP_ACCESS_LOG_URLS: Row = Row {
     value: &Spec(
         URLS,
         Effect::Sets(|to, (values, left_out)| {
-            for item in left_out {
-                let item = shown(&item);
-                to.fault(Severity::Warning, format!("expected {ONE_URL}, got {item}: left out"));
-            }
+            to.leave_out("a path that begins with a slash, or ~ and a regular expression", left_out);
             to.location.skip_access_log_urls =
                 Some(TextList { values }).filter(|list| !list.values.is_empty());
         }),
@@ -254,8 +250,6 @@ const URLS: Grammar<(Vec<String>, Vec<String>)> = Grammar {
     good: &["/healthz, /ping?x=1", "~^/health"],
     bad: &[],
 };
-
-const ONE_URL: &str = "a path that begins with a slash, or ~ and a regular expression";
 
 /// nginx' `log_format`, as written between single quotes.
 const FORMAT: Grammar<String> = Grammar {

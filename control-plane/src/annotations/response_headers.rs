@@ -46,10 +46,7 @@ pub(crate) static HIDE_HEADERS: Row = Row {
     value: &Spec(
         NAMES,
         Effect::Sets(|to, (values, left_out)| {
-            for item in left_out {
-                let item = shown(&item);
-                to.fault(Severity::Warning, format!("expected the name of a header, got {item}: left out"));
-            }
+            to.leave_out("the name of a header", left_out);
             to.location.hide_headers = Some(TextList { values }).filter(|list| !list.values.is_empty());
         }),
     ),
