@@ -161,11 +161,7 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
 impl Compiled {
     /// Writes no log that goes to the null device.
     fn silence(&mut self, configmap: Option<&ConfigMap>) {
-        let of = |key: &str| {
-            let mut data = configmap.iter().flat_map(|map| &map.data);
-            let text = data.find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, text)| text.trim());
-            text.filter(|text| !text.is_empty())
-        };
+        let of = |key| texts_of(configmap, key).next().map(str::trim).filter(|text| !text.is_empty());
         let is_null = |key| of(key).or_else(|| of(log::ACCESS_LOG_PATH.name)) == Some(log::NULL);
         let defaults = &mut self.settings.defaults;
         if is_null("http-access-log-path") {
@@ -339,11 +335,8 @@ struct Others {
 
 impl Others {
     fn of(configmap: Option<&ConfigMap>) -> Self {
-        let mut keys = configmap.iter().flat_map(|map| &map.data);
         Self {
-            ask: keys.any(|(key, text)| {
-                key.eq_ignore_ascii_case(auth::GLOBAL_URL.name) && !text.trim().is_empty()
-            }),
+            ask: texts_of(configmap, auth::GLOBAL_URL.name).any(|text| !text.trim().is_empty()),
             read_headers: [forwarding::USE_FORWARDED_HEADERS.name, forwarding::ENABLE_REAL_IP.name]
                 .iter()
                 .any(|key| is_on(configmap, key)),
@@ -379,9 +372,7 @@ pub fn crosses_namespaces(configmap: Option<&ConfigMap>) -> bool {
 }
 
 fn zones(configmap: Option<&ConfigMap>) -> Zones {
-    let mut data = configmap.iter().flat_map(|map| &map.data);
-    let text = data.find(|(key, _)| key.eq_ignore_ascii_case("http-snippet")).map(|(_, text)| &**text);
-    Zones::of(text.unwrap_or_default())
+    Zones::of(texts_of(configmap, "http-snippet").next().unwrap_or_default())
 }
 
 /// Whether snippets take effect, as far as they are supported.
@@ -396,9 +387,7 @@ pub fn is_location_only(configmap: Option<&ConfigMap>) -> bool {
 
 /// Whether the webhook rejects Exact and Prefix paths with special characters.
 pub fn validates_paths(configmap: Option<&ConfigMap>) -> bool {
-    let keys = configmap.iter().flat_map(|map| &map.data);
-    let mut configured = keys.filter(|(key, _)| key.eq_ignore_ascii_case(STRICT_PATHS));
-    !configured.any(|(_, text)| value::boolean(text) == Some(false))
+    !texts_of(configmap, STRICT_PATHS).any(|text| value::boolean(text) == Some(false))
 }
 
 /// The default of a boolean key.
@@ -407,9 +396,13 @@ fn is_default_on(key: &str) -> bool {
 }
 
 fn is_on(configmap: Option<&ConfigMap>, key: &str) -> bool {
-    let keys = configmap.iter().flat_map(|map| &map.data);
-    let mut configured = keys.filter(|(other, _)| other.eq_ignore_ascii_case(key));
-    configured.any(|(_, text)| value::boolean(text) == Some(true))
+    texts_of(configmap, key).any(|text| value::boolean(text) == Some(true))
+}
+
+/// The values of a key, in whatever case it is written.
+fn texts_of<'a>(configmap: Option<&'a ConfigMap>, key: &str) -> impl Iterator<Item = &'a str> {
+    let data = configmap.into_iter().flat_map(|map| &map.data);
+    data.filter(move |(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, text)| &**text)
 }
 
 fn field(key: &str) -> String {
