@@ -345,13 +345,7 @@ async fn accept_failed(worker: &Worker, error: &io::Error) {
 
 /// The same for a connection to a TCP service.
 fn admit_stream(worker: &Rc<Worker>, (stream, address): Accepted, to: &Service) {
-    worker.server.local.metrics.accepted.add(1);
-    if !worker.server.listens_at(|| local_ip(&stream)) {
-        worker.server.local.metrics.refused.add(1);
-        return;
-    }
-    let Some(open) = Open::new(worker) else {
-        worker.server.local.metrics.refused.add(1);
+    let Some(open) = opened(worker, || local_ip(&stream)) else {
         return;
     };
     let stream = match TcpStream::from_std(stream) {
@@ -370,21 +364,27 @@ fn admit_stream(worker: &Rc<Worker>, (stream, address): Accepted, to: &Service) 
     });
 }
 
+/// Counts a connection to this address of the proxy. `None`: clients may not connect to it, or too many are open and none
+/// of them is idle.
+fn opened(worker: &Rc<Worker>, local: impl FnOnce() -> Option<IpAddr>) -> Option<Open> {
+    let metrics = &worker.server.local.metrics;
+    metrics.accepted.add(1);
+    let open = worker.server.listens_at(local).then(|| Open::new(worker)).flatten();
+    if open.is_none() {
+        metrics.refused.add(1);
+    }
+    open
+}
+
 /// The address that a client connected to.
 fn local_ip(stream: &std::net::TcpStream) -> Option<IpAddr> {
     stream.local_addr().ok().map(|local| local.ip())
 }
 
-/// Gives a connection its task, or closes it if clients may not connect to that address, or if there are too many and none of them is idle.
+/// Gives a connection its task, or closes it.
 fn admit(worker: &Rc<Worker>, (stream, address): Accepted, entry: &Entry) {
-    worker.server.local.metrics.accepted.add(1);
     let local = entry.ip.or_else(|| local_ip(&stream));
-    if !worker.server.listens_at(|| local) {
-        worker.server.local.metrics.refused.add(1);
-        return;
-    }
-    let Some(open) = Open::new(worker) else {
-        worker.server.local.metrics.refused.add(1);
+    let Some(open) = opened(worker, || local) else {
         return;
     };
     let number = worker.server.local.metrics.accepted.value();
