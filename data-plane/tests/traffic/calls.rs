@@ -16,6 +16,7 @@ use test_kit::client::frames::{DATA, GOAWAY, PREFACE, SETTINGS, frame};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 use super::grpc::{call, run, sender, whole};
 use super::harness::*;
@@ -150,11 +151,7 @@ fn long(number: u8) -> HeaderValue {
 fn grpc(limits: Limits, endpoints: &[&Endpoint]) -> Proxy {
     let addresses: Vec<_> = endpoints.iter().map(|it| it.address).collect();
     let mut proxy = Proxy::serving(limits, &addresses);
-    let policy =
-        LocationPolicy { backend_protocol: Some(BackendProtocol::Grpc.into()), ..LocationPolicy::default() };
-    let paths = vec![to("/", PathType::Prefix, "echo")];
-    let route = Route { paths, policy, ..Route::default() };
-    proxy.config(vec![("ingress/ns/web/a.test", Resource::Route(route))]);
+    with_policy(&mut proxy, LocationPolicy::default());
     proxy
 }
 
@@ -234,25 +231,42 @@ fn a_cold_endpoint_gets_no_more_connections_than_its_calls_need() {
     });
 }
 
-#[test]
-#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
-fn a_call_that_waits_for_a_connection_takes_a_place_that_becomes_free_on_another() {
-    run(async {
+/// A connection with all the calls that its endpoint takes on one, which are held. Nothing happens on further ones.
+struct Full {
+    proxy: Proxy,
+    endpoint: Endpoint,
+    sender: client::SendRequest<Bytes>,
+    held: [JoinHandle<StatusCode>; 3],
+}
+
+impl Full {
+    async fn new() -> Self {
         let endpoint = Endpoint::new(Some(3)).await;
         let mut limits = Limits::default();
         limits.timeouts.connect = 2 * PATIENCE;
         let proxy = grpc(limits, &[&endpoint]);
         let sender = sender(&proxy).await;
-        let call = |path: &'static str| {
-            let mut sender = sender.clone();
-            tokio::spawn(async move { ask(&mut sender, path).await.0 })
-        };
-        assert_eq!(call("/").await.unwrap(), StatusCode::OK);
+        assert_eq!(asking(&sender, "/").await.unwrap(), StatusCode::OK);
         endpoint.counts.silent_from.store(1, Ordering::Relaxed);
-        let held = [(); 3].map(|()| call("/held"));
+        let held = [(); 3].map(|()| asking(&sender, "/held"));
         endpoint.until(|it| it.waiting.load(Ordering::Relaxed) == 3).await;
+        Self { proxy, endpoint, sender, held }
+    }
+}
+
+/// One call, in a task of its own.
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+fn asking(sender: &client::SendRequest<Bytes>, path: &'static str) -> JoinHandle<StatusCode> {
+    let mut sender = sender.clone();
+    tokio::spawn(async move { ask(&mut sender, path).await.0 })
+}
+
+#[test]
+fn a_call_that_waits_for_a_connection_takes_a_place_that_becomes_free_on_another() {
+    run(async {
+        let Full { proxy, endpoint, sender, held } = Full::new().await;
         // One opens another connection, on which nothing happens, and the other waits for that.
-        let (one, other) = (call("/"), call("/"));
+        let (one, other) = (asking(&sender, "/"), asking(&sender, "/"));
         endpoint.until(|it| it.connections.load(Ordering::Relaxed) == 2).await;
         endpoint.counts.held.add_permits(1);
         let answered = tokio::select! { answered = one => answered, answered = other => answered };
@@ -526,23 +540,10 @@ fn a_connection_with_all_its_calls_is_closed() {
 
 /// The others would wait for it in vain.
 #[test]
-#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
 fn no_more_calls_wait_for_a_connection_than_it_will_carry() {
     run(async {
-        let endpoint = Endpoint::new(Some(3)).await;
-        let mut limits = Limits::default();
-        limits.timeouts.connect = 2 * PATIENCE;
-        let proxy = grpc(limits, &[&endpoint]);
-        let sender = sender(&proxy).await;
-        let call = |path: &'static str| {
-            let mut sender = sender.clone();
-            tokio::spawn(async move { ask(&mut sender, path).await.0 })
-        };
-        assert_eq!(call("/").await.unwrap(), StatusCode::OK);
-        endpoint.counts.silent_from.store(1, Ordering::Relaxed);
-        let held = [(); 3].map(|()| call("/held"));
-        endpoint.until(|it| it.waiting.load(Ordering::Relaxed) == 3).await;
-        let more = [(); 4].map(|()| call("/"));
+        let Full { proxy, endpoint, sender, held } = Full::new().await;
+        let more = [(); 4].map(|()| asking(&sender, "/"));
         endpoint.until(|it| it.connections.load(Ordering::Relaxed) == 3).await;
         drop((held, more));
         proxy
