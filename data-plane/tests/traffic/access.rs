@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use shared::policy::{BasicAuth, ExternalAuth, Header, HeaderList, LocationPolicy, StatusList, TextList};
-use shared::resource::{Material, PathType, Resource, Settings, User};
+use shared::resource::{Material, PathType, Resource, User};
 
 use super::harness::*;
 
@@ -42,7 +42,7 @@ fn address_lists() {
     assert_eq!(statuses(&proxy, "/broken"), [404, 404], "what cannot be read is refused as a whole");
     // A list of the fleet applies if the location has none; otherwise it is not inherited.
     let defaults = LocationPolicy { block_cidrs: list(&["127.0.0.0/8"]), ..LocationPolicy::default() };
-    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     for (path, expected) in
         [("/allow", [200, 403]), ("/deny", [403, 200]), ("/both", [403, 200]), ("/none", [403, 403])]
     {

@@ -9,7 +9,7 @@ use data_plane::local::{Budgets, Limits};
 use rustls::{ClientConnection, StreamOwned};
 use rustls_pki_types::ServerName;
 use shared::policy::{HostPolicy, LocationPolicy, TextList};
-use shared::resource::{Host, PathType, Resource, Settings, Tls};
+use shared::resource::{Host, PathType, Resource, Tls};
 use socket2::{Domain, Socket, Type};
 use test_kit::client::tls::trusting;
 
@@ -29,7 +29,7 @@ fn behind(origin: &Origin, believed: Option<&str>, milliseconds: Option<u32>) ->
         proxy_real_ip_cidr: believed.map(|it| TextList { values: vec![it.into()] }),
         ..LocationPolicy::default()
     };
-    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     proxy
 }
 
@@ -90,7 +90,7 @@ fn the_port_of_tls_overrules_what_a_request_says_of_its_scheme() {
         use_forwarded_headers: Some(true),
         ..LocationPolicy::default()
     };
-    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     for (port, said, scheme) in [("443", "http", "https"), ("80", "https", "https"), ("80", "http", "http")] {
         let mut client = Client::new(proxy.http);
         client.send(LINE.replace("1234", port));
@@ -112,7 +112,7 @@ fn the_log_has_what_it_says_whoever_is_believed() {
             proxy_real_ip_cidr: believed.map(|it| TextList { values: vec![it.into()] }),
             ..LocationPolicy::default()
         };
-        proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+        proxy.defaults(defaults);
         for header in [LINE, "PROXY UNKNOWN\r\n"] {
             let mut client = Client::new(proxy.http);
             client.send(header);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use data_plane::local::KnownNames;
 use shared::policy::{ExternalAuth, Header, HeaderList, LocationPolicy, TextList, ToldWithin};
-use shared::resource::{Host, PathType, Resource, Route, Settings};
+use shared::resource::{Host, PathType, Resource, Route};
 
 use super::harness::*;
 
@@ -408,7 +408,7 @@ fn the_fleets_question_and_the_exempt() {
         no_auth_locations: Some(TextList { values: vec!["/open".into()] }),
         ..LocationPolicy::default()
     };
-    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let mut client = Client::new(proxy.http);
     assert_eq!(["/on", "/off", "/open"].map(|path| client.get(path).status), [401, 200, 200]);
     status.store(200, Ordering::SeqCst);
@@ -550,7 +550,7 @@ fn auth_service_gets_the_whole_x_forwarded_for_if_backends_do() {
         compute_full_forwarded_for: Some(true),
         ..LocationPolicy::default()
     };
-    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let mut client = Client::new(proxy.http);
     let came = "GET /x HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: 1.1.1.1, 2.2.2.2\r\n\r\n";
     assert_eq!(client.ask(came).status, 200);
@@ -582,7 +582,7 @@ fn client_headers_that_look_like_identity_headers_are_removed() {
         ignore_invalid_headers: Some(false),
         ..LocationPolicy::default()
     };
-    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let claims =
         ["X_User", "x_USER", "X-User", "X.User", "X_Also", "X_Set", "X.Set", "X-Odd", "X_Odd", "X_Asked"];
     let claims: String = claims.map(|name| format!("{name}: admin\r\n")).concat();

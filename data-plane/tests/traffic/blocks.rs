@@ -1,7 +1,7 @@
 //! Requests that are blocked by User-Agent and Referer.
 
 use shared::policy::{HostPolicy, LocationPolicy, TextList};
-use shared::resource::{CATCH_ALL, Host, Resource, SETTINGS_KEY, Settings};
+use shared::resource::{CATCH_ALL, Host, Resource};
 
 use super::harness::*;
 
@@ -25,10 +25,9 @@ fn blocked_user_agent_or_referer_gets_403_before_any_redirect() {
     proxy.config(vec![(CATCH_ALL, Resource::Host(Host::default())), ("b.test", Resource::Host(bare))]);
     let settings = |agents: &[&str], referers: &[&str]| {
         let (block_user_agents, block_referers) = (list(agents), list(referers));
-        let defaults = LocationPolicy { block_user_agents, block_referers, ..LocationPolicy::default() };
-        vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]
+        LocationPolicy { block_user_agents, block_referers, ..LocationPolicy::default() }
     };
-    proxy.config(settings(&["~*bot/[0-9]", "AlphaBot"], &["~*example[.]com"]));
+    proxy.defaults(settings(&["~*bot/[0-9]", "AlphaBot"], &["~*example[.]com"]));
     let mut client = Client::new(proxy.http);
     let mut ask = |target: &str, host: &str, field: &str| {
         client.ask(&format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n\r\n")).status
@@ -54,7 +53,7 @@ fn blocked_user_agent_or_referer_gets_403_before_any_redirect() {
     ] {
         assert_eq!(ask(target, host, field), status, "{host}{target} {field}");
     }
-    proxy.config(settings(&["other"], &[]));
+    proxy.defaults(settings(&["other"], &[]));
     assert_eq!(ask("/echo", "a.test", "User-Agent: AlphaBot"), 200);
     assert_eq!(ask("/echo", "a.test", "User-Agent: OTHER"), 403);
 }
@@ -73,7 +72,7 @@ fn blocked_address_gets_403_for_unknown_hosts_too() {
     ] {
         let block_cidrs = list(&[block_cidrs]);
         let defaults = LocationPolicy { block_cidrs, denylist_source_range, ..LocationPolicy::default() };
-        proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+        proxy.defaults(defaults);
         let asked = client.ask("GET /x HTTP/1.1\r\nHost: nobody.test\r\n\r\n");
         assert_eq!(asked.status, status);
     }

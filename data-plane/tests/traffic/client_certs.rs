@@ -10,7 +10,7 @@ use rustls_pki_types::ServerName;
 use shared::policy::{
     ClientCertificates, ClientVerification, Header, HeaderList, HostPolicy, LocationPolicy, NumberList,
 };
-use shared::resource::{Host, Material, PathType, Resource, Route, Settings, Tls};
+use shared::resource::{Host, Material, PathType, Resource, Route, Tls};
 use test_kit::certificates::{Authority, Own};
 use test_kit::client::tls::trusting;
 
@@ -168,7 +168,7 @@ fn a_certificate_of_version_1_is_a_certificate() {
         for version in [12, 13] {
             let ssl_protocols = Some(NumberList { values: vec![version] });
             let defaults = LocationPolicy { ssl_protocols, ..LocationPolicy::default() };
-            proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+            proxy.defaults(defaults);
             assert_eq!(all.map(|own| status(&proxy, Some(own))), expected, "{how:?}, {version}");
             assert_eq!(status(&proxy, Some(&good)), 200);
             let seen = origin.seen().pop().unwrap();

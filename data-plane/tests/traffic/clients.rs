@@ -4,15 +4,15 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use data_plane::local::Limits;
-use shared::policy::{Buffers, LocationPolicy, TextList};
-use shared::resource::{Host, Resource, SETTINGS_KEY, Settings};
+use shared::policy::{Buffers, LocationPolicy};
+use shared::resource::{Host, Resource};
 
 use super::harness::*;
 
 /// One Service behind `a.test`, with these fleet settings.
 fn saying(origin: &Origin, defaults: LocationPolicy) -> Proxy {
     let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     proxy
 }
 
@@ -45,17 +45,14 @@ fn a_connection_lasts_as_long_as_the_fleet_says() {
 #[test]
 fn clients_connect_to_the_addresses_that_the_fleet_says() {
     let origin = Origin::says("hello");
-    let at = |address: &str| {
-        let bind_address = Some(TextList { values: vec![address.to_owned()] });
-        saying(&origin, LocationPolicy { bind_address, ..LocationPolicy::default() })
-    };
+    let at = |address: &str| saying(&origin, bound_to(address));
     assert_eq!(Client::new(at("127.0.0.1").http).get("/").status, 200);
     assert_eq!(Client::new(at("fd00::1").http).get("/").status, 200, "it says nothing of IPv4");
     let mut elsewhere = at("127.0.0.9");
     assert!(Client::new(elsewhere.http).ended());
     assert!(Client::new(elsewhere.https).ended());
     assert_eq!(elsewhere.metrics.worker(0).refused.value(), 2);
-    elsewhere.config(vec![(SETTINGS_KEY, Resource::Settings(Settings::default()))]);
+    elsewhere.defaults(LocationPolicy::default());
     assert_eq!(Client::new(elsewhere.http).get("/").status, 200);
 }
 

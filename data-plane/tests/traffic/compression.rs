@@ -6,7 +6,6 @@ use std::sync::mpsc::{Sender, channel};
 
 use data_plane::local::Limits;
 use shared::policy::LocationPolicy;
-use shared::resource::{Resource, SETTINGS_KEY, Settings};
 
 use super::harness::*;
 
@@ -17,7 +16,7 @@ fn gzip() -> LocationPolicy {
 /// One Service behind `a.test`, with these fleet settings.
 fn saying(origin: &Origin, defaults: LocationPolicy) -> Proxy {
     let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     proxy
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use data_plane::local::{Budgets, Limits};
 use shared::budget::Budget;
 use shared::kind::Kind;
-use shared::policy::{LocationPolicy, TextList};
-use shared::resource::{Backend, Listener, PortRule, Resource, Settings, StreamService, Transport};
+use shared::policy::LocationPolicy;
+use shared::resource::{Backend, Listener, PortRule, Resource, StreamService, Transport};
 
 use super::harness::*;
 use super::streams::{free, move_service_to, move_to, serving, serving_within, tcp};
@@ -44,7 +44,7 @@ fn datagrams_are_answered() {
     let port = free();
     let mut proxy = serving(&udp(port), &[answering(2)]);
     let defaults = LocationPolicy { proxy_stream_responses: Some(2), ..LocationPolicy::default() };
-    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let clients: Vec<_> = (0..20).map(|_| datagrams(port)).collect();
     let mut buffer = vec![0; 65536];
     // As many at once as fit into the socket buffers.
@@ -184,7 +184,7 @@ fn a_silent_session_makes_room_by_itself() {
     origin.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut proxy = serving(&udp(port), &[origin.local_addr().unwrap()]);
     let defaults = LocationPolicy { proxy_stream_timeout: Some(1_000), ..LocationPolicy::default() };
-    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let client = datagrams(port);
     let comes_from = || {
         client.send(b"x").unwrap();
@@ -248,7 +248,7 @@ fn a_session_is_over_once_it_has_all_its_answers() {
         let mut proxy = serving(&udp(port), &[address(&endpoint)]);
         let defaults =
             LocationPolicy { proxy_stream_responses: Some(responses), ..LocationPolicy::default() };
-        proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+        proxy.defaults(defaults);
         let client = datagrams(port);
         let first = comes_from(&client, &endpoint).unwrap();
         for _ in 0..responses {
@@ -263,17 +263,12 @@ fn a_session_is_over_once_it_has_all_its_answers() {
 fn datagrams_are_taken_at_the_addresses_that_the_fleet_says() {
     let port = free();
     let mut proxy = serving(&udp(port), &[answering(1)]);
-    let at = |address: &str| {
-        let bind_address = Some(TextList { values: vec![address.to_owned()] });
-        let defaults = LocationPolicy { bind_address, ..LocationPolicy::default() };
-        vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]
-    };
     let (client, mut buffer) = (datagrams(port), [0; 16]);
-    proxy.config(at("127.0.0.9"));
+    proxy.defaults(bound_to("127.0.0.9"));
     client.send(b"x").unwrap();
     client.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     assert!(client.recv(&mut buffer).is_err(), "it is dropped");
-    proxy.config(at("127.0.0.1"));
+    proxy.defaults(bound_to("127.0.0.1"));
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     client.send(b"yy").unwrap();
     assert_eq!(client.recv(&mut buffer).unwrap(), 2);
@@ -311,7 +306,7 @@ fn the_oldest_is_who_has_been_there_longest() {
     let limits = Limits { udp_sessions: 2, ..Limits::default() };
     let mut proxy = serving_within(limits, Budgets::default(), &udp(port), &[address(&endpoint)]);
     let defaults = LocationPolicy { proxy_stream_responses: Some(1), ..LocationPolicy::default() };
-    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let comes_from = |client: &UdpSocket| comes_from(client, &endpoint).unwrap();
     let [one, two, three] = [(); 3].map(|()| datagrams(port));
     let first = comes_from(&one);

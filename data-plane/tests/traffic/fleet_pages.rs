@@ -4,7 +4,7 @@ use data_plane::local::Limits;
 use shared::policy::{
     ClientCertificates, ClientVerification, HostPolicy, LocationPolicy, StatusList, TextList,
 };
-use shared::resource::{Host, PathType, Resource, Route, Settings};
+use shared::resource::{Host, PathType, Resource, Route};
 use test_kit::certificates::Authority;
 
 use super::client_certs::{KEY, Secure, asking, client, host, material};
@@ -146,7 +146,7 @@ fn the_page_of_a_fleet_without_a_default_backend_is_404() {
     {
         let agents = list(&["Bot"]);
         let defaults = LocationPolicy { block_user_agents: agents, block_cidrs: blocked, ..pages(statuses) };
-        proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+        proxy.defaults(defaults);
         assert_eq!(ask(&proxy, "a.test", "User-Agent: Bot\r\n").status, status, "{statuses:?}");
         assert_eq!(ask(&proxy, "b.test", "").status, status, "{statuses:?}");
     }

@@ -5,7 +5,7 @@ use shared::policy::{
     LocationPolicy, RealIp, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutTest,
     Shortcuts, TextList,
 };
-use shared::resource::{Backend, Host, PathType, Resource, Route, Settings};
+use shared::resource::{Backend, Host, PathType, Resource, Route};
 
 use super::harness::*;
 
@@ -35,10 +35,6 @@ fn if_arg(name: &str, status: u32) -> Shortcut {
 fn block(kind: ShortcutPath, path: &str, status: u32) -> ShortcutBlock {
     let shortcuts = vec![Shortcut { status, ..Shortcut::default() }];
     ShortcutBlock { kind: Some(kind.into()), path: path.into(), shortcuts }
-}
-
-fn fleet(proxy: &mut Proxy, defaults: LocationPolicy) {
-    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
 }
 
 /// `plain.test` without snippets, `own.test` with these.
@@ -95,14 +91,14 @@ fn fixed_responses_of_the_fleet_come_after_own_ones() {
     let of_nobody = [404; 8];
     assert_eq!(statuses(&proxy, "plain.test"), [200; 8]);
     assert_eq!(statuses(&proxy, "unknown.test"), of_nobody);
-    fleet(&mut proxy, defaults);
+    proxy.defaults(defaults);
     assert_eq!(statuses(&proxy, "plain.test"), [420, 200, 421, 422, 200, 423, 424, 200]);
     assert_eq!(statuses(&proxy, "own.test"), [410, 411, 421, 422, 412, 413, 424, 200]);
     assert_eq!(statuses(&proxy, "unknown.test"), [420, 404, 421, 422, 404, 404, 404, 404]);
     for other_spelling in ["/metrics;x", "/x/..;/metrics"] {
         assert_eq!(ask(&proxy, "plain.test", other_spelling).status, 400, "{other_spelling}");
     }
-    fleet(&mut proxy, LocationPolicy::default());
+    proxy.defaults(LocationPolicy::default());
     assert_eq!(statuses(&proxy, "plain.test"), [200; 8]);
     assert_eq!(statuses(&proxy, "own.test"), [410, 411, 200, 412, 412, 413, 200, 200]);
     assert_eq!(statuses(&proxy, "unknown.test"), of_nobody);
@@ -119,14 +115,11 @@ fn headers_of_the_fleet_are_added_to_own_ones() {
         ..LocationPolicy::default()
     };
     let mut proxy = serving(&origin, None, location);
-    fleet(
-        &mut proxy,
-        LocationPolicy {
-            host_header_changes: added("all hosts"),
-            request_headers: Some(HeaderList { headers: vec![header("X-All", "2")] }),
-            ..LocationPolicy::default()
-        },
-    );
+    proxy.defaults(LocationPolicy {
+        host_header_changes: added("all hosts"),
+        request_headers: Some(HeaderList { headers: vec![header("X-All", "2")] }),
+        ..LocationPolicy::default()
+    });
     let seen = |proxy: &Proxy, host: &str| {
         let answer = ask(proxy, host, "/");
         [answer.all("x-add").join(","), answer.all("x-set").join(",")]
@@ -137,7 +130,7 @@ fn headers_of_the_fleet_are_added_to_own_ones() {
     let request = origin.seen().last().unwrap().head.to_ascii_lowercase();
     assert!(request.contains("\r\nx-own: 1\r\n") && request.contains("\r\nx-all: 2\r\n"), "{request}");
     let of_locations = LocationPolicy { header_changes: added("all"), ..LocationPolicy::default() };
-    fleet(&mut proxy, LocationPolicy { host_header_changes: added("all hosts"), ..of_locations });
+    proxy.defaults(LocationPolicy { host_header_changes: added("all hosts"), ..of_locations });
     assert_eq!(seen(&proxy, "plain.test"), ["all", "all"]);
     assert_eq!(seen(&proxy, "own.test"), ["own,all", "all"]);
 }
@@ -154,17 +147,17 @@ fn hosts_inherit_headers_of_the_fleet() {
         [answer.all("x-add").join(","), answer.all("x-set").join(",")]
     };
     let inherited = LocationPolicy { fleet_header_changes: added("all"), ..LocationPolicy::default() };
-    fleet(&mut proxy, inherited.clone());
+    proxy.defaults(inherited.clone());
     assert_eq!(seen(&proxy, "plain.test"), ["all", "all"]);
     assert_eq!(seen(&proxy, "own.test"), ["own", "own"]);
     assert_eq!(seen(&proxy, "unknown.test"), ["all", "all"], "a 404");
-    fleet(&mut proxy, LocationPolicy { host_header_changes: added("hosts"), ..inherited.clone() });
+    proxy.defaults(LocationPolicy { host_header_changes: added("hosts"), ..inherited.clone() });
     assert_eq!(seen(&proxy, "plain.test"), ["hosts", "hosts"]);
     let sets = added("hosts").map(|mut list| {
         list.changes.retain(|it| it.operation() == HeaderOperation::Set);
         list
     });
-    fleet(&mut proxy, LocationPolicy { host_header_changes: sets, ..inherited });
+    proxy.defaults(LocationPolicy { host_header_changes: sets, ..inherited });
     assert_eq!(seen(&proxy, "plain.test"), ["all", "hosts"], "nothing is added there");
 }
 
@@ -188,7 +181,7 @@ fn addresses_of_clients_are_taken_from_where_the_fleet_says() {
     ] {
         let trusted = trusted.split(' ').map(str::to_owned).collect();
         let real_ip = Some(RealIp { header: "CF-Connecting-IP".into(), trusted, recursive });
-        fleet(&mut proxy, LocationPolicy { real_ip, ..LocationPolicy::default() });
+        proxy.defaults(LocationPolicy { real_ip, ..LocationPolicy::default() });
         assert_eq!(client(&proxy), expected, "{recursive:?}");
     }
 }
@@ -206,7 +199,7 @@ fn a_host_and_a_location_say_where_addresses_of_clients_are_taken_from() {
     // The client's address as the backend is told, or the status of a refusal.
     let mut client = |trusts: bool, host: &str, location: &str, admitted: &str| {
         let keys = LocationPolicy { enable_real_ip: Some(trusts), ..LocationPolicy::default() };
-        fleet(&mut proxy, keys);
+        proxy.defaults(keys);
         let policy = LocationPolicy {
             host_real_ip: said(host),
             own_real_ip: said(location),
@@ -257,7 +250,7 @@ fn the_authentication_of_the_fleet_is_asked_as_its_snippet_says() {
         global_auth_answers: Some(lets_in),
         ..LocationPolicy::default()
     };
-    fleet(&mut proxy, asking);
+    proxy.defaults(asking);
     assert_eq!(ask(&proxy, "plain.test", "/").status, 401);
     assert_eq!(auth.seen().remove(0).all("x-fleet"), ["plain.test"]);
     assert_eq!(ask(&proxy, "plain.test", "/?open=1").status, 200);
@@ -282,14 +275,14 @@ fn what_the_authentication_answers_is_told_in_all_locations() {
         origin.seen().last().unwrap().all("x-user").join(",")
     };
     assert_eq!(user(&proxy, "own.test"), "admin", "nothing says that it is theirs");
-    fleet(&mut proxy, defaults.clone());
+    proxy.defaults(defaults.clone());
     assert_eq!(user(&proxy, "own.test"), "alice");
     assert_eq!(user(&proxy, "plain.test"), "");
     let global = LocationPolicy { global_auth_url: Some(url), ..defaults };
-    fleet(&mut proxy, global.clone());
+    proxy.defaults(global.clone());
     assert_eq!(user(&proxy, "plain.test"), "alice");
     let open = TextList { values: vec!["/".into()] };
-    fleet(&mut proxy, LocationPolicy { no_auth_locations: Some(open), ..global });
+    proxy.defaults(LocationPolicy { no_auth_locations: Some(open), ..global });
     assert_eq!(user(&proxy, "plain.test"), "", "nobody is asked");
 }
 
@@ -310,16 +303,13 @@ fn lists_of_the_fleet_count_where_there_is_no_own_one() {
         let mut proxy = serving(&origin, None, own(goes_on));
         assert_eq!(statuses(&proxy), [200, 200, 404]);
         let outer_allowlist = list("192.0.2.0/24");
-        fleet(&mut proxy, LocationPolicy { outer_allowlist, ..LocationPolicy::default() });
+        proxy.defaults(LocationPolicy { outer_allowlist, ..LocationPolicy::default() });
         assert_eq!(statuses(&proxy), [403, others, 403]);
         let (outer_allowlist, outer_denylist) = (list("127.0.0.0/8"), list("127.0.0.1"));
         let defaults = LocationPolicy { outer_allowlist, outer_denylist, ..LocationPolicy::default() };
-        fleet(&mut proxy, defaults);
+        proxy.defaults(defaults);
         assert_eq!(statuses(&proxy), [403, others, 403]);
-        fleet(
-            &mut proxy,
-            LocationPolicy { outer_allowlist: list("127.0.0.0/8"), ..LocationPolicy::default() },
-        );
+        proxy.defaults(LocationPolicy { outer_allowlist: list("127.0.0.0/8"), ..LocationPolicy::default() });
         assert_eq!(statuses(&proxy), [200, 200, 404]);
     }
 }
@@ -336,9 +326,9 @@ fn headers_that_all_locations_hide_are_hidden_beside_own_ones() {
         let answer = ask(proxy, host, "/");
         ["x-a", "x-b", "x-c"].map(|name| answer.all(name).len())
     };
-    fleet(&mut proxy, LocationPolicy { hide_headers: list("X-B"), ..LocationPolicy::default() });
+    proxy.defaults(LocationPolicy { hide_headers: list("X-B"), ..LocationPolicy::default() });
     assert_eq!([shown(&proxy, "plain.test"), shown(&proxy, "own.test")], [[1, 0, 1], [0, 1, 1]]);
     let (hide_headers, hide_headers_beside) = (list("X-B"), list("X-C"));
-    fleet(&mut proxy, LocationPolicy { hide_headers, hide_headers_beside, ..LocationPolicy::default() });
+    proxy.defaults(LocationPolicy { hide_headers, hide_headers_beside, ..LocationPolicy::default() });
     assert_eq!([shown(&proxy, "plain.test"), shown(&proxy, "own.test")], [[1, 1, 0], [0, 1, 0]]);
 }

@@ -17,15 +17,22 @@ use data_plane::worker::{self, WorkerConfig};
 use shared::address::AddressSet;
 use shared::drain::Drain;
 use shared::entry::Entry;
-use shared::policy::{BackendPolicy, Canary, LocationPolicy};
+use shared::policy::{BackendPolicy, Canary, LocationPolicy, TextList};
 use shared::resource::{
-    Backend, EndpointPort, Endpoints, Host, Path, PathType, PortRule, Resource, Route, Settings, Tls,
+    Backend, EndpointPort, Endpoints, Host, Path, PathType, PortRule, Resource, Route, SETTINGS_KEY,
+    Settings, Tls,
 };
 
 pub(crate) use test_kit::blocking::{Client, PATIENCE, eventually};
 pub(crate) use test_kit::origin::{Origin, ok, read_request};
 pub(crate) use test_kit::ports::refusing;
 pub(crate) use test_kit::{Answer, Seen};
+
+/// A fleet that clients may reach at this address.
+pub(crate) fn bound_to(address: &str) -> LocationPolicy {
+    let bind_address = Some(TextList { values: vec![address.to_owned()] });
+    LocationPolicy { bind_address, ..LocationPolicy::default() }
+}
 
 /// A proxy with one worker.
 pub(crate) struct Proxy {
@@ -155,6 +162,11 @@ impl Proxy {
     pub(crate) fn config(&mut self, resources: Vec<(&str, Resource)>) {
         let up = resources.into_iter().map(|(key, resource)| entry(key, resource));
         self.writer.apply_config(up.collect(), &[]);
+    }
+
+    /// Replaces the fleet's settings by these defaults.
+    pub(crate) fn defaults(&mut self, defaults: LocationPolicy) {
+        self.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
     }
 
     /// Adds a resource to the LIVE lane.

@@ -153,7 +153,7 @@ fn backend_401_redirects_to_sign_in_with_intercepted_errors() {
         custom_http_errors: Some(StatusList { values: vec![404] }),
         ..LocationPolicy::default()
     };
-    alone.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    alone.defaults(defaults);
     assert_eq!(ask(&alone, "GET", "/401").status, 302, "the fleet's list is enough");
     assert_eq!(ask(&alone, "GET", "/404").status, 404, "though its pages are none here");
     let passing = LocationPolicy { disable_proxy_intercept_errors: Some(true), ..signing };

@@ -11,7 +11,6 @@ use data_plane::local::{Budgets, Limits};
 use rustls::{ServerConnection, StreamOwned};
 use shared::budget::Budget;
 use shared::policy::{BackendProtocol, LocationPolicy, StatusList, TextList};
-use shared::resource::{Resource, SETTINGS_KEY, Settings};
 use test_kit::client::frames::{
     Block, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RESET, SETTINGS, WINDOW_UPDATE,
 };
@@ -329,7 +328,7 @@ fn retried_held_back_response_has_no_header_time_in_the_log() {
     let mut proxy = Proxy::start();
     let format = "$upstream_status $upstream_header_time".to_owned();
     let defaults = LocationPolicy { log_format_upstream: Some(format), ..LocationPolicy::default() };
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let usual = LocationPolicy::default;
     proxy.policies(false, &[("/endless", usual()), ("/small", usual()), ("/busy", again)]);
     proxy.endpoints("endless", &[long.address]);

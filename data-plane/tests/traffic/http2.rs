@@ -14,7 +14,7 @@ use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls_pki_types::ServerName;
 use shared::policy::{Buffers, LocationPolicy};
-use shared::resource::{PathType, Resource, SETTINGS_KEY, Settings};
+use shared::resource::PathType;
 use test_kit::client::tls::trusting;
 use tokio::net::TcpStream;
 
@@ -139,7 +139,7 @@ fn over_tls_by_the_clients_choice() {
     let mut proxy = Proxy::start();
     let log_format_upstream = Some("[$http2] [$ssl_alpn_protocol]".to_owned());
     let defaults = LocationPolicy { log_format_upstream, ..LocationPolicy::default() };
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     proxy.host("a.test", true, &[("/", PathType::Prefix, "echo")]);
     proxy.endpoints("echo", &[origin.address]);
     run(async {
@@ -347,7 +347,7 @@ fn a_connection_has_128_streams_at_once() {
     refused(&proxy, 128);
     // Or as many as configured for the fleet.
     let defaults = LocationPolicy { http2_max_concurrent_streams: Some(7), ..LocationPolicy::default() };
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     refused(&proxy, 7);
 }
 
@@ -371,7 +371,7 @@ fn a_head_may_be_as_long_as_in_http_1() {
     assert_eq!(of(&proxy), [200, 414, 400]);
     let large_client_header_buffers = Some(Buffers { number: 4, size: 32 << 10 });
     let defaults = LocationPolicy { large_client_header_buffers, ..LocationPolicy::default() };
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     assert_eq!(of(&proxy), [200; 3]);
     assert_eq!([status(&proxy, 33_000, 1), status(&proxy, 1, 33_000)], [414, 400]);
 }

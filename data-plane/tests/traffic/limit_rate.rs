@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use shared::policy::LocationPolicy;
-use shared::resource::{Resource, SETTINGS_KEY, Settings};
 
 use super::harness::*;
 
@@ -29,7 +28,7 @@ fn serving(size: usize, defaults: LocationPolicy, own: LocationPolicy) -> Proxy 
     });
     let mut proxy = Proxy::start();
     proxy.policies(false, &[("/plain", LocationPolicy::default()), ("/own", own)]);
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     for service in ["plain", "own"] {
         proxy.endpoints(service, &[origin.address]);
     }

@@ -23,7 +23,7 @@ fn a_client_that_gives_up_leaves_what_its_endpoint_was_sent() {
         log_format_upstream: Some("$status $upstream_status $upstream_bytes_sent".into()),
         ..LocationPolicy::default()
     };
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let mut stream = TcpStream::connect(proxy.http).unwrap();
     write!(stream, "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
     eventually("it is asked for", || silent.seen().len() == 1);
@@ -96,7 +96,7 @@ fn bytes_are_those_that_the_client_is_sent() {
         log_format_upstream: Some("$bytes_sent $body_bytes_sent $upstream_response_length".into()),
         ..LocationPolicy::default()
     };
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let mut expected = Vec::new();
     for target in ["/chunks", "/length"] {
         let mut stream = TcpStream::connect(proxy.http).unwrap();
@@ -125,7 +125,7 @@ fn bytes_of_an_endpoint_are_those_on_its_connection() {
         log_format_upstream: Some("$upstream_bytes_sent $upstream_bytes_received".into()),
         ..LocationPolicy::default()
     };
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let mut client = Client::new(proxy.http);
     let mut expected = Vec::new();
     for (target, answer) in [("/chunks", &chunks[..]), ("/length", length), ("/length?longer", length)] {
@@ -154,7 +154,7 @@ fn an_endpoint_that_refuses_moves_no_bytes() {
         log_format_upstream: Some("$upstream_bytes_sent|$upstream_bytes_received".into()),
         ..LocationPolicy::default()
     };
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     Client::new(proxy.http).get("/");
     assert_eq!(proxy.stop(Duration::ZERO, PATIENCE), "0, 0, 0|0, 0, 0\n");
 }
@@ -175,7 +175,7 @@ fn a_body_that_nobody_asks_for_is_not_part_of_the_length() {
     proxy.host("a.test", false, &[("/", PathType::Exact, "empty")]);
     let defaults =
         LocationPolicy { log_format_upstream: Some("$request_length".into()), ..LocationPolicy::default() };
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let head = "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\n\r\n";
     let mut client = Client::new(proxy.http);
     for _ in 0..2 {
@@ -298,7 +298,7 @@ fn the_id_in_the_log_is_the_one_that_the_endpoint_was_told() {
     }
     let format = Some("$req_id|$request_id".into());
     let defaults = LocationPolicy { log_format_upstream: format, ..LocationPolicy::default() };
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let mut client = Client::new(proxy.http);
     client.ask("GET /off HTTP/1.1\r\nHost: a.test\r\n\r\n");
     client.ask("GET /off HTTP/1.1\r\nHost: a.test\r\nX-Request-ID: mine\r\n\r\n");
@@ -332,10 +332,7 @@ fn a_line_of_json_is_json_whatever_the_client_says() {
 fn request_without_location_is_logged_by_the_fleets_settings() {
     let mut proxy = Proxy::start();
     proxy.host("a.test", false, &[]);
-    let settings = |said: LocationPolicy| {
-        let defaults = LocationPolicy { block_user_agents: Some(text("bot")), ..said };
-        vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]
-    };
+    let settings = |said| LocationPolicy { block_user_agents: Some(text("bot")), ..said };
     let format = |text: &str| LocationPolicy {
         log_format_upstream: Some(text.to_owned()),
         ..LocationPolicy::default()
@@ -360,7 +357,7 @@ fn request_without_location_is_logged_by_the_fleets_settings() {
         ("off", LocationPolicy { disable_access_log: Some(true), ..format("3|$request") }),
         ("http", LocationPolicy { disable_http_access_log: Some(true), ..format("4|$request") }),
     ] {
-        proxy.config(settings(said));
+        proxy.defaults(settings(said));
         ask(&proxy, mark);
     }
     let log = proxy.stop(Duration::ZERO, PATIENCE);

@@ -7,7 +7,7 @@ use data_plane::metrics::{Labels, Rules};
 use shared::delta::Removal;
 use shared::kind::{Kind, ResourceKey};
 use shared::policy::{HostPolicy, LocationPolicy, TextList};
-use shared::resource::{CATCH_ALL, Host, PathType, Resource, SETTINGS_KEY, Settings};
+use shared::resource::{CATCH_ALL, Host, PathType, Resource};
 
 use super::harness::*;
 
@@ -171,12 +171,12 @@ fn connections_are_shown_to_whom_somebody_says() {
         proxy_real_ip_cidr: Some(TextList { values: vec!["127.0.0.0/8".to_owned()] }),
         ..LocationPolicy::default()
     };
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     assert_eq!(ask(&proxy, "nobody.test\r\nX-Forwarded-For: 192.0.2.1").0, 403);
     let defaults = LocationPolicy {
         nginx_status_ipv4_whitelist: Some(TextList { values: vec!["192.0.2.0/24".to_owned()] }),
         ..LocationPolicy::default()
     };
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     assert_eq!(ask(&proxy, "nobody.test").0, 403);
 }

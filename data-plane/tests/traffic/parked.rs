@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use data_plane::local::{Budgets, Limits};
 use shared::budget::Budget;
 use shared::policy::LocationPolicy;
-use shared::resource::{Resource, SETTINGS_KEY, Settings};
 use test_kit::certificates::Authority;
 use test_kit::client::frames::{DATA, END_HEADERS, END_STREAM, HEADERS};
 
@@ -70,7 +69,7 @@ fn parked_connection_keeps_its_proxy_header() {
     let origin = Origin::says("hello");
     let mut proxy = Proxy::serving(lasting(), &[origin.address]);
     let defaults = LocationPolicy { use_proxy_protocol: Some(true), ..LocationPolicy::default() };
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let mut client = Client::new(proxy.http);
     client.send("PROXY TCP4 192.0.2.7 192.0.2.8 56324 443\r\n");
     for _ in 0..2 {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use data_plane::local::{Budgets, Limits};
 use shared::policy::LocationPolicy;
-use shared::resource::{Resource, SETTINGS_KEY, Settings};
 use test_kit::client::h2::Connection;
 
 use super::harness::*;
@@ -158,7 +157,7 @@ fn the_time_of_a_backend_ends_with_its_response() {
         log_format_upstream: Some("$request_time $upstream_response_time $upstream_response_length".into()),
         ..LocationPolicy::default()
     };
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let client = asking(&proxy, "/own");
     eventually("nothing more comes", || {
         let before = budgets.spill.used();

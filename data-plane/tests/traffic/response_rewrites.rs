@@ -5,7 +5,6 @@ use std::io::Read as _;
 use shared::policy::{
     CookieFlags, CookieFlagsList, LocationPolicy, Replacement, Substitution, Substitutions, TextList,
 };
-use shared::resource::{Resource, SETTINGS_KEY, Settings};
 
 use super::harness::*;
 
@@ -43,7 +42,7 @@ fn cookies_are_changed_in_their_order_where_that_is_said() {
     let off = LocationPolicy { proxy_cookie_path: replacing("", ""), ..LocationPolicy::default() };
     proxy.policies(false, &[("/changed", changed), ("/plain", LocationPolicy::default()), ("/off", off)]);
     let defaults = LocationPolicy { proxy_cookie_path: replacing("/two", "/2"), ..LocationPolicy::default() };
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     for service in ["changed", "plain", "off"] {
         proxy.endpoints(service, &[origin.address]);
     }
@@ -113,7 +112,7 @@ fn text_of_answers_is_replaced() {
     assert!(page.status == 403 && page.text().contains("<base href"), "{}", page.text());
     let defaults =
         LocationPolicy { use_gzip: Some(true), gzip_min_length: Some(1), ..LocationPolicy::default() };
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let answer = client.ask("GET /once HTTP/1.1\r\nHost: a.test\r\nAccept-Encoding: gzip\r\n\r\n");
     assert_eq!(answer.all("content-encoding"), ["gzip"]);
     let mut text = String::new();
@@ -132,7 +131,7 @@ fn cookies_get_flags() {
     };
     proxy.policies(false, &[("/own", flags("A", "httponly")), ("/plain", LocationPolicy::default())]);
     let defaults = flags("~", "samesite=lax");
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     for service in ["own", "plain"] {
         proxy.endpoints(service, &[origin.address]);
     }

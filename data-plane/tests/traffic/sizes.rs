@@ -6,7 +6,7 @@ use std::time::Duration;
 use data_plane::local::Limits;
 use data_plane::table::Timeouts;
 use shared::policy::LocationPolicy;
-use shared::resource::{PathType, Resource, Route, SETTINGS_KEY, Settings};
+use shared::resource::{PathType, Resource, Route};
 
 use super::harness::*;
 
@@ -80,7 +80,7 @@ fn each_location_has_its_own_size() {
     // The fleet's limit applies at once, if a location has none.
     proxy.policies(false, &[("/usual", LocationPolicy::default())]);
     let defaults = most(100);
-    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     assert_eq!(posted(&proxy, "/usual", 100, false).0, 200);
     assert_eq!(posted(&proxy, "/usual", 101, false).0, 413);
     assert_eq!(posted(&proxy, "/small", 2048, false).0, 200);

@@ -8,7 +8,7 @@ use data_plane::local::{Budgets, Limits};
 use shared::kind::Kind;
 use shared::policy::{LocationPolicy, TextList};
 use shared::resource::{
-    Backend, EndpointPort, Endpoints, Listener, PortRule, Resource, Settings, StreamService, Transport,
+    Backend, EndpointPort, Endpoints, Listener, PortRule, Resource, StreamService, Transport,
 };
 use test_kit::ports::refusing;
 
@@ -157,12 +157,12 @@ fn tcp_endpoint_that_refuses_is_skipped() {
         assert_eq!(hear(&mut client(port), 1), "a");
     }
     let defaults = LocationPolicy { proxy_stream_next_upstream: Some(false), ..LocationPolicy::default() };
-    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let served = (0..6).filter(|_| client(port).stream.read(&mut [0]).is_ok_and(|count| count == 1)).count();
     assert_eq!(served, 2, "one try each");
     let defaults =
         LocationPolicy { proxy_stream_next_upstream_timeout: Some(0), ..LocationPolicy::default() };
-    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     for _ in 0..6 {
         assert_eq!(hear(&mut client(port), 1), "a", "0 is no limit");
     }
@@ -197,7 +197,7 @@ fn a_silent_session_ends() {
     let (origin, port) = (echo("a"), free());
     let mut proxy = serving(&tcp(port), &[origin.address]);
     let defaults = LocationPolicy { proxy_stream_timeout: Some(300), ..LocationPolicy::default() };
-    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let mut one = client(port);
     assert_eq!(hear(&mut one, 1), "a");
     let begun = std::time::Instant::now();
@@ -224,7 +224,7 @@ fn drain_closes_the_tcp_port_and_finishes_open_connections() {
 fn logged(defaults: LocationPolicy) -> Vec<String> {
     let (origin, port) = (echo("a"), free());
     let mut proxy = serving(&tcp(port), &[origin.address]);
-    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let mut one = client(port);
     one.stream.write_all(b"hello").unwrap();
     assert_eq!(hear(&mut one, 6), "ahello");
@@ -274,7 +274,7 @@ fn nobody_is_believed_who_is_not_trusted() {
     let mut proxy = serving(&both, &[origin.address]);
     let trusted = Some(TextList { values: vec!["192.0.2.0/24".into()] });
     let defaults = LocationPolicy { proxy_real_ip_cidr: trusted, ..LocationPolicy::default() };
-    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let mut one = client(port);
     one.send("PROXY TCP4 192.0.2.7 192.0.2.8 1 2\r\nhello");
     let said = one.stream.local_addr().unwrap();
@@ -299,14 +299,9 @@ fn an_endpoint_that_refuses_sessions_is_put_out() {
 fn sessions_begin_at_the_addresses_that_the_fleet_says() {
     let port = free();
     let mut proxy = serving(&tcp(port), &[echo("a").address]);
-    let at = |address: &str| {
-        let bind_address = Some(TextList { values: vec![address.to_owned()] });
-        let defaults = LocationPolicy { bind_address, ..LocationPolicy::default() };
-        vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]
-    };
-    proxy.config(at("127.0.0.9"));
+    proxy.defaults(bound_to("127.0.0.9"));
     assert!(client(port).ended());
-    proxy.config(at("127.0.0.1"));
+    proxy.defaults(bound_to("127.0.0.1"));
     assert_eq!(hear(&mut client(port), 1), "a");
 }
 

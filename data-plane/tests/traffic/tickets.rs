@@ -2,7 +2,7 @@
 
 use rustls::HandshakeKind;
 use shared::policy::LocationPolicy;
-use shared::resource::{Material, Resource, Settings, TICKET_KEYS, TicketKeys};
+use shared::resource::{Material, Resource, TICKET_KEYS, TicketKeys};
 use test_kit::certificates::Authority;
 
 use super::client_certs::{KEY, Secure, asking, client, host, material, proxy};
@@ -12,7 +12,7 @@ use super::harness::*;
 fn giving_tickets(origin: &Origin, authority: &Authority) -> Proxy {
     let mut proxy = proxy(origin, asking(), authority);
     let defaults = LocationPolicy { ssl_session_tickets: Some(true), ..LocationPolicy::default() };
-    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     let keys = TicketKeys(vec![vec![7; 32].into()]);
     proxy.live(TICKET_KEYS, Resource::Material(Material::TicketKeys(keys)));
     proxy

@@ -1,7 +1,7 @@
 //! Limits of snippets by zones of the fleet, which all Ingresses share.
 
 use shared::policy::{LimitList, LocationPolicy, SnippetLevel, ZoneLimit};
-use shared::resource::{Backend, Host, PathType, Resource, Route, Settings};
+use shared::resource::{Backend, Host, PathType, Resource, Route};
 
 use super::harness::*;
 
@@ -85,7 +85,7 @@ fn limits_of_the_fleet_are_for_locations_without_any() {
     let mut fleet = |level| {
         let limit_requests = list(level, vec![rate("fleet", "$host$arg_x", 1)]);
         let defaults = LocationPolicy { limit_requests, ..LocationPolicy::default() };
-        proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+        proxy.defaults(defaults);
     };
     fleet(SnippetLevel::Hosts);
     let mut client = Client::new(proxy.http);
@@ -94,7 +94,7 @@ fn limits_of_the_fleet_are_for_locations_without_any() {
     assert_eq!(passed(&mut client, "rpm.test", ""), (6, vec![]));
     let limit_requests = list(SnippetLevel::Locations, vec![rate("inner", "$host", 0)]);
     let defaults = LocationPolicy { limit_requests, ..LocationPolicy::default() };
-    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.defaults(defaults);
     assert_eq!(passed(&mut client, "rpm.test", ""), (0, vec![503]), "both are of the location");
 }
 
