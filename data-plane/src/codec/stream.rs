@@ -40,7 +40,7 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
     /// Whether it is a socket whose end is not watched.
     fn is_unwatched(&self) -> bool;
 
-    /// Whether something came that nobody has read while its end was not watched.
+    /// Whether something came to such a socket that nobody has read.
     fn has_unread(&self) -> bool;
 
     /// Writes bytes that are the last ones before the connection is closed or shut down: the end of them may leave

@@ -109,7 +109,16 @@ pub(crate) fn http1_once(address: SocketAddr) -> Ask {
     })
 }
 
-/// The same over TLS, each with a full handshake.
+/// The same, with a request that is answered here and ends the connection, which the client did not ask for.
+pub(crate) fn http1_refused(address: SocketAddr) -> Ask {
+    Box::new(move |_| {
+        let mut client = super::harness::Client { stream: connected(address) };
+        let answer = client.get("/%00");
+        assert!(answer.status == 400 && client.ended());
+    })
+}
+
+/// A client with a new connection for each request over TLS, each with a full handshake.
 pub(crate) fn http1_once_over_tls(address: SocketAddr, host: &str) -> Ask {
     let name = ServerName::try_from(host.to_owned()).unwrap();
     let mut forgetful = trusting(&[b"http/1.1"]);

@@ -80,7 +80,7 @@ fn a_refused_request_is_answered_and_ends_the_connection() {
         let mut client = Client::new(proxy.http);
         client.send(request);
         client.send("GET /second HTTP/1.1\r\nHost: a\r\n\r\n");
-        let response = client.receive(false).unwrap();
+        let response = client.receive(false).unwrap_or_else(|| panic!("no answer to {request:?}"));
         assert_eq!((response.status, response.all("connection")), (status, vec!["close"]), "{request}");
         assert!(client.ended(), "nothing behind it is read");
     }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop::poll_proceed;
@@ -78,16 +78,23 @@ impl Socket {
         matches!(self.0, State::Unknown(_))
     }
 
-    /// Whether something came that nobody has read while its end was not watched.
+    /// Whether something came that nobody has read.
     pub(crate) fn has_unread(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        self.fd().is_some_and(|socket| matches!(recv(socket, &mut [0; 1], flags), Ok((_, 1))))
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0 {
-            State::Unknown(stream) => matches!(stream.peek(&mut [0]), Ok(1)),
-            State::Known(_) | State::Lost => false,
+            State::Known(stream) => Some(stream.as_fd()),
+            State::Unknown(stream) => Some(stream.as_fd()),
+            State::Lost => None,
         }
     }
 
     /// Writes what is the last before the socket is closed or shut down, which has to follow at once: until then the
-    /// kernel keeps the last segment, so that it leaves together with the end.
+    /// kernel keeps the last segment, so that it leaves together with the end. If something unread has come by then,
+    /// only a shutdown sends it: a close resets the connection and drops what was kept.
     pub(super) fn poll_write_last(
         &mut self,
         cx: &mut Context<'_>,

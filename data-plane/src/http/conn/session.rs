@@ -62,6 +62,15 @@ pub(super) enum Left<S> {
     Silent(Session<S>),
 }
 
+/// Who ends a connection after a response.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    /// The client: it has said that the request is its last.
+    Client,
+    /// The proxy: the client may already be sending the next request.
+    Proxy,
+}
+
 /// The next event of a connection.
 enum Next {
     Request(Box<RequestHead>),
@@ -280,6 +289,7 @@ impl<S: Stream> Session<S> {
             return false;
         };
         let mut client = Client::of(head);
+        let says_last = !client.keep_alive;
         let mut body = ClientBody::new((stream, input), timer, head);
         let call = Call { server, timer, peer };
         let Some(mut exchange) = Exchange::new(call, &mut record) else {
@@ -330,7 +340,8 @@ impl<S: Stream> Session<S> {
             }
             After::Close => {
                 drop(record);
-                self.close(unread.is_over()).await;
+                let by = if says_last { Closing::Client } else { Closing::Proxy };
+                self.close(unread.is_over(), by).await;
                 false
             }
             After::Tunnel(link) => {
@@ -354,17 +365,17 @@ impl<S: Stream> Session<S> {
         let written = answer::write(&server.local, timer, connection, reply, client, &mut record.info).await;
         drop(record);
         if written.is_ok() {
-            self.close(false).await;
+            self.close(false, Closing::Proxy).await;
         }
     }
 
-    /// Closes after a response. `clean`: as far as known, the client will send nothing more; otherwise what it still
-    /// sends is read for a while, because closing a socket with unread bytes resets the connection, and the response
-    /// is lost.
-    async fn close(&mut self, clean: bool) {
+    /// Closes after a response. `is_read`: the request was read to its end. Closing a socket with unread bytes resets
+    /// the connection, and the response is lost. A client that did not ask for the end may send its next request at any
+    /// moment, so the sending side is shut down first, which sends the response; then what has come is read for a while.
+    async fn close(&mut self, is_read: bool, by: Closing) {
         let Self { server, timer, stream, input, .. } = self;
-        let is_clean = clean && input.is_empty() && !S::has_unread(stream);
-        if is_clean && S::is_socket(stream) {
+        let is_clean = is_read && input.is_empty();
+        if is_clean && by == Closing::Client && S::is_socket(stream) && !S::has_unread(stream) {
             // The end of the stream is signalled by closing.
             return;
         }
@@ -380,7 +391,7 @@ impl<S: Stream> Session<S> {
             }
         }
         let shut = timer.limit(time, stream.shutdown()).await;
-        if !matches!(shut, Ok(Ok(()))) || is_clean {
+        if !matches!(shut, Ok(Ok(()))) || is_clean && !S::has_unread(stream) {
             return;
         }
         hear_out(&server.local, timer, (stream, input)).await;

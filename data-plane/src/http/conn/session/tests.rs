@@ -1,25 +1,61 @@
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
+use tokio::task::spawn_blocking;
+
 use super::*;
+use crate::codec::stream::{Last, Socket};
 use crate::listen::{PublicPorts, Scheme};
 use crate::local::Local;
 use crate::table::Writer;
 use crate::tls::backends::Backends;
 
-/// The size of the future is written anew for each request, and held by each one in progress: what few requests need
-/// (a handshake with a backend, a body, a gRPC call, an error backend) is boxed where it starts.
-#[tokio::test]
-async fn a_request_has_no_room_for_what_few_need() {
+fn session<S: Stream>(stream: S) -> Session<S> {
     let writer = Writer::new();
     let tls = Arc::new(crate::tls::server_config(Arc::clone(writer.tables()), None).unwrap());
     let (local, backends) = (Local::for_tests(), Backends::new().unwrap());
     let server = Server::new(local, writer.tables(), tls, backends, PublicPorts::default());
     let peer = Peer::new(([127, 0, 0, 1], 1).into(), Scheme::Http, 80);
-    let mut session = Session::new(Rc::new(server), tokio::io::empty(), peer, false);
+    Session::new(Rc::new(server), stream, peer, false)
+}
+
+/// The size of the future is written anew for each request, and held by each one in progress: what few requests need
+/// (a handshake with a backend, a body, a gRPC call, an error backend) is boxed where it starts.
+#[tokio::test]
+async fn a_request_has_no_room_for_what_few_need() {
+    let mut session = session(tokio::io::empty());
     let mut input = BytesMut::from("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let head = RequestReader::new(HeadLimits::REQUEST).feed(&mut input).unwrap().unwrap();
     let size = size_of_val(&session.exchange(head));
     assert!(size <= 4 * 1024, "{size}");
     let idle = size_of_val(&session.run());
     assert!(idle <= 256, "{idle}");
+}
+
+/// Whoever ends the connection, whether or not its socket was waited for: the next request has arrived since the first
+/// one was read, and a socket that is closed now is reset before the response has left it.
+#[tokio::test]
+async fn a_last_response_arrives_although_another_request_has_come() {
+    for (by, is_registered) in
+        [Closing::Client, Closing::Proxy].into_iter().flat_map(|by| [(by, false), (by, true)])
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        accepted.set_nonblocking(true).unwrap();
+        let mut session = session(Socket::from(accepted));
+        if is_registered {
+            session.stream.registered().unwrap();
+        }
+        Last(&mut session.stream).write_all(b"response").await.unwrap();
+        client.write_all(b"GET /next HTTP/1.1\r\n\r\n").unwrap();
+        let received = spawn_blocking(move || {
+            let mut all = String::new();
+            client.read_to_string(&mut all).map(|_| all)
+        });
+        session.close(true, by).await;
+        drop(session);
+        assert_eq!(received.await.unwrap().unwrap(), "response", "registered: {is_registered}");
+    }
 }
