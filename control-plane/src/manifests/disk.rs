@@ -87,7 +87,8 @@ enum Patience {
 pub(super) struct Disk {
     root: PathBuf,
     watches: Watches,
-    known: HashMap<Path, Known>,
+    /// Boxed: up to half of a hash table is unused. `None` for a file that could not be read.
+    known: HashMap<Path, Option<Box<Known>>>,
     folders: BTreeSet<Path>,
     unread: BTreeSet<Path>,
     trails: BTreeMap<Path, Trail>,
@@ -95,12 +96,14 @@ pub(super) struct Disk {
     unsettled: HashMap<Path, Option<Stamp>>,
 }
 
+/// The first 128 of BLAKE3's 256 bits.
+type Digest = [u8; 16];
+
 /// A file as it was last read.
 #[derive(Debug)]
 struct Known {
-    /// `None` if it could not be read.
-    stamp: Option<Stamp>,
-    digest: Option<blake3::Hash>,
+    stamp: Stamp,
+    digest: Digest,
     /// It was read so soon after a change that its stamp may miss another one.
     is_fresh: bool,
 }
@@ -194,7 +197,7 @@ impl Disk {
     fn look_at(&mut self, name: &Path, path: &FilePath, touched: Touched, found: &mut ScannedFiles) -> bool {
         let is_folder = self.folders.contains(name) || self.unread.contains(name);
         if touched == Touched::Mode {
-            let has_failed = self.known.get(name).is_some_and(|known| known.stamp.is_none());
+            let has_failed = self.known.get(name).is_some_and(Option::is_none);
             if has_failed {
                 self.read(name, found);
             }
@@ -281,8 +284,12 @@ impl Disk {
         Ok(())
     }
 
+    fn known_at(&self, path: &Path) -> Option<&Known> {
+        self.known.get(path)?.as_deref()
+    }
+
     fn differs(&self, path: &Path, stamp: &Stamp) -> bool {
-        self.known.get(path).is_none_or(|known| known.stamp.as_ref() != Some(stamp))
+        self.known_at(path).is_none_or(|known| known.stamp != *stamp)
     }
 
     /// Whether a file is read now.
@@ -293,7 +300,7 @@ impl Disk {
         patience: Patience,
         unsettled: &mut HashMap<Path, Option<Stamp>>,
     ) -> bool {
-        let known = self.known.get(path).and_then(|known| Some((known.stamp?, known.is_fresh)));
+        let known = self.known_at(path).map(|known| (known.stamp, known.is_fresh));
         match (known, patience) {
             (Some((known, is_fresh)), Patience::Still) if known == *stamp => is_fresh,
             (Some((known, _)), _) if known == *stamp => false,
@@ -337,12 +344,12 @@ impl Disk {
     fn take(&mut self, name: &Path, read: io::Result<Option<(Stamp, String)>>, found: &mut ScannedFiles) {
         match read {
             Ok(Some((stamp, text))) => {
-                let digest = blake3::hash(text.as_bytes());
+                let digest = digest(&text);
                 let now = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
                 let is_fresh = i64::try_from(now).unwrap_or(i64::MAX).saturating_sub(stamp.second()) <= TICK;
-                let known = Known { stamp: Some(stamp), digest: Some(digest), is_fresh };
-                let before = self.known.insert(Path::clone(name), known);
-                if before.and_then(|before| before.digest) != Some(digest) {
+                let known = Box::new(Known { stamp, digest, is_fresh });
+                let before = self.known.insert(Path::clone(name), Some(known)).flatten();
+                if before.map(|before| before.digest) != Some(digest) {
                     found.insert(Path::clone(name), Raw::Text(text));
                 }
             }
@@ -357,7 +364,7 @@ impl Disk {
     }
 
     fn failed(&mut self, name: &Path, error: &str, found: &mut ScannedFiles) {
-        self.known.insert(Path::clone(name), Known { stamp: None, digest: None, is_fresh: false });
+        self.known.insert(Path::clone(name), None);
         found.insert(Path::clone(name), Raw::Unreadable(format!("expected a readable file: {error}")));
     }
 }
@@ -377,6 +384,12 @@ fn read(path: &FilePath) -> io::Result<Option<(Stamp, String)>> {
     }
     let text = String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8 text"))?;
     Ok(Some((Stamp::of(&meta), text)))
+}
+
+fn digest(text: &str) -> Digest {
+    let mut digest = Digest::default();
+    digest.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
+    digest
 }
 
 fn is_at_or_below(path: &str, folder: &str) -> bool {

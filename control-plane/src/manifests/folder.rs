@@ -45,10 +45,16 @@ pub(super) struct Folder {
 /// Limit of the problems of one file that are listed; the others are counted.
 const MAX_NOTES: usize = 100;
 
-/// The contents of one file.
+/// The contents of one file. There is one for each, so that what few have is boxed.
 #[derive(Clone, Debug, Default)]
 struct File {
     entries: Entries,
+    faulty: Option<Box<Faulty>>,
+}
+
+/// What is wrong with a file.
+#[derive(Clone, Debug, Default)]
+struct Faulty {
     /// Problems that belong to no entry.
     problems: Vec<Problem>,
     /// Faults of documents whose object is unknown.
@@ -61,22 +67,29 @@ struct File {
 impl File {
     /// Assumes that the invalid documents are these objects, as far as the file does not show them.
     fn suspect(&mut self, path: &Path, objects: Vec<ObjectRef>) {
-        let Some(fault) = self.faults.first() else {
+        let Some(Faulty { faults, is_placed, .. }) = self.faulty.as_deref_mut() else {
+            return;
+        };
+        let Some(fault) = faults.first() else {
             return;
         };
         for name in objects {
             if !self.entries.contains_key(&name) {
                 let bad = problem(name.clone().into(), Severity::Rejected, path, fault);
                 self.entries.insert(name, Entry::Bad(Box::new(bad)));
-                self.is_placed = true;
+                *is_placed = true;
             }
         }
     }
 
-    /// The problems of the file itself.
-    fn file_problems(&self, path: &Path) -> impl Iterator<Item = Problem> {
-        let faults = self.faults.iter().skip(usize::from(self.is_placed));
-        faults.map(|fault| problem(Subject::File(Arc::clone(path)), Severity::Rejected, path, fault))
+    /// The problems of the file itself, and those that belong to no entry.
+    fn problems(&self, path: &Path) -> impl Iterator<Item = Problem> {
+        self.faulty.iter().flat_map(move |faulty| {
+            let faults = faulty.faults.iter().skip(usize::from(faulty.is_placed));
+            let of_file =
+                faults.map(|fault| problem(Subject::File(Arc::clone(path)), Severity::Rejected, path, fault));
+            faulty.problems.iter().cloned().chain(of_file)
+        })
     }
 }
 
@@ -191,7 +204,7 @@ impl Folder {
             });
         }
         if let Some(file) = self.files.get(&path) {
-            problems.extend(file.problems.iter().cloned().chain(file.file_problems(&path)));
+            problems.extend(file.problems(&path));
             problems
                 .extend(file.entries.iter().filter_map(|(name, entry)| self.overridden(&path, name, entry)));
         }
@@ -261,13 +274,13 @@ impl Folder {
     /// The new contents of a file, given its previous ones: objects of an invalid document stay, as broken.
     fn file(&self, path: &Path, parsed: Parsed) -> File {
         let Parsed { objects, broken, faults, remarks, ignored: _ } = parsed;
-        let mut file = File::default();
-        let entries = &mut file.entries;
+        let mut faulty = Faulty { faults, ..Faulty::default() };
+        let mut entries = Entries::default();
         for (object, line) in objects {
             let name = object.reference();
             let location = location(path, line);
             match entries.get(&name) {
-                Some(Entry::Good { location: first, .. }) => file.problems.push(Problem {
+                Some(Entry::Good { location: first, .. }) => faulty.problems.push(Problem {
                     object: name.into(),
                     field: String::new(),
                     severity: Severity::Overridden,
@@ -282,17 +295,18 @@ impl Folder {
         for (name, fault) in broken {
             let bad = problem(name.clone().into(), Severity::Rejected, path, &fault);
             match entries.contains_key(&name) {
-                true => file.problems.push(bad),
+                true => faulty.problems.push(bad),
                 false => drop(entries.insert(name, Entry::Bad(Box::new(bad)))),
             }
         }
         let remarks =
             remarks.iter().map(|(name, fault)| problem(name.clone().into(), Severity::Warning, path, fault));
-        file.problems.extend(remarks);
+        faulty.problems.extend(remarks);
         // Anything that the file had and does not show any more may be the invalid document.
         let had = self.files.get(path).map(|had| had.entries.keys().cloned().collect());
         let had = had.or_else(|| self.remembered.get(path).cloned()).unwrap_or_default();
-        file.faults = faults;
+        let is_faulty = !faulty.problems.is_empty() || !faulty.faults.is_empty();
+        let mut file = File { entries, faulty: is_faulty.then(|| Box::new(faulty)) };
         file.suspect(path, had);
         file
     }
@@ -343,7 +357,7 @@ impl Folder {
                 _ => {}
             }
         }
-        if !new.is_empty() || !file.problems.is_empty() || !file.faults.is_empty() {
+        if !new.is_empty() || file.faulty.is_some() {
             self.files.insert(Arc::clone(path), file);
         }
     }

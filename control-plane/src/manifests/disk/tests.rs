@@ -77,14 +77,14 @@ fn what_is_written_between_its_stamp_and_its_text_is_left_until_it_is_still() {
     fs::write(&file, "one").unwrap();
     let mut disk = Disk::new(dir.path().to_owned(), Watches::none());
     assert_eq!(disk.scan().unwrap().found.len(), 1);
-    let stamp = disk.known[&name].stamp.unwrap();
+    let stamp = disk.known_at(&name).unwrap().stamp;
     let mut found = ScannedFiles::new();
     fs::write(&file, "").unwrap();
     let now = Stamp::of(&fs::metadata(&file).unwrap());
     assert_eq!(disk.read_still(&name, &stamp, &mut found), Err(Some(now)));
     fs::remove_file(&file).unwrap();
     assert_eq!(disk.read_still(&name, &stamp, &mut found), Err(None));
-    assert_eq!((found, disk.known[&name].stamp), (ScannedFiles::new(), Some(stamp)));
+    assert_eq!((found, disk.known_at(&name).unwrap().stamp), (ScannedFiles::new(), stamp));
     fs::write(&file, "two").unwrap();
     let now = Stamp::of(&fs::metadata(&file).unwrap());
     let mut found = ScannedFiles::new();
@@ -102,7 +102,7 @@ fn a_change_within_one_tick_is_seen() {
     fs::write(&file, "two").unwrap();
     // As if the clock of the file system had not ticked in between.
     let stamp = Stamp::of(&fs::metadata(&file).unwrap());
-    disk.known.get_mut("a.yaml").unwrap().stamp = Some(stamp);
+    disk.known.get_mut("a.yaml").unwrap().as_mut().unwrap().stamp = stamp;
     assert_eq!(disk.poll().unwrap().found["a.yaml"], Raw::Text("two".to_owned()));
 }
 
@@ -196,4 +196,11 @@ proptest! {
         follower.poll(&mut disk);
         prop_assert_eq!(follower.0, afresh(&root));
     }
+}
+
+/// There is one for each file, in a table of which up to half is unused.
+#[test]
+fn what_is_known_of_a_file_takes_little() {
+    assert!(size_of::<Known>() <= 80, "{}", size_of::<Known>());
+    assert_eq!(size_of::<Option<Box<Known>>>(), size_of::<usize>());
 }

@@ -248,3 +248,9 @@ proptest! {
         prop_assert_eq!(seen, want);
     }
 }
+
+/// There is one for each file, and a folder may have tens of thousands.
+#[test]
+fn a_file_without_faults_takes_little() {
+    assert!(size_of::<File>() <= 32, "{}", size_of::<File>());
+}
