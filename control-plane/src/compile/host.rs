@@ -13,6 +13,7 @@ mod canaries;
 mod client_certificates;
 mod denial;
 mod dependents;
+mod extras;
 mod locations;
 mod part;
 mod snippets;
@@ -25,8 +26,8 @@ use shared::name::{HostName, ObjectName};
 use shared::policy::{HostPolicy, NumberList, TextList};
 use shared::resource::{CATCH_ALL, Host, PathType, Tls};
 
-use self::canaries::Wishes;
 use self::dependents::Dependents;
+use self::extras::Extras;
 use self::locations::Locations;
 pub use self::part::{Part, PartFault};
 use super::claim::difference::{Difference, Numbered};
@@ -71,84 +72,18 @@ pub struct Whole {
     pub secrets: BTreeSet<ObjectName>,
 }
 
-impl Whole {
-    /// Whether all paths of the host are regular expressions.
-    pub fn has_patterns(&self) -> bool {
-        self.host.as_ref().is_some_and(|host| host.policy.regex == Some(true))
-    }
-}
-
-/// The claims on one host.
+/// The claims on one host. There is one for each host, so that what few have is boxed.
 #[derive(Debug)]
 pub struct Claims {
     host: HostName,
-    /// Oldest first.
+    /// Oldest first; without canaries.
     mains: Few<Age, Arc<Claim>>,
-    canaries: Few<Age, Arc<Claim>>,
-    deciders: Deciders,
-    locations: Locations,
-    wishes: Wishes,
-    dependents: Dependents,
-    /// Those with a location that is a regular expression, as of their last compile.
-    patterns: FewOf<Age>,
-    /// Those with a location that ask for `from-to-www-redirect`, as of their last compile.
-    www: FewOf<Age>,
-}
-
-/// Claims with settings of which the oldest one decides; canaries only where it is said.
-#[derive(Debug, Default)]
-struct Deciders {
-    /// `spec.tls`.
+    /// Those of them with `spec.tls`: the oldest one decides.
     tls: FewOf<Age>,
-    /// Aliases of the host.
-    aliases: FewOf<Age>,
-    /// All paths of the host answer 503.
-    guards: FewOf<Age>,
-    /// A server-snippet.
-    snippets: FewOf<Age>,
-    /// TLS towards backends, canaries included.
-    backend_tls: FewOf<Age>,
-    /// Client certificates, canaries included.
-    client_certificates: FewOf<Age>,
-    /// Ciphers.
-    ciphers: FewOf<Age>,
-    /// The server's own order of ciphers.
-    order: FewOf<Age>,
-    /// A `spec.defaultBackend` that claims the implicit "/" of the host.
-    roots: FewOf<Age>,
-}
-
-impl Deciders {
-    /// Adds a claim to the sets that it belongs in.
-    fn insert(&mut self, claim: &Claim, asks_for_root: bool) {
-        let serving = &claim.parsed.serving;
-        let has_aliases = serving.host.aliases.as_ref().is_some_and(|list| !list.values.is_empty());
-        let is_main = !claim.is_canary();
-        for (set, belongs) in [
-            (&mut self.backend_tls, backend_tls::is_configured(claim)),
-            (&mut self.client_certificates, asks_for_certificates(claim)),
-            (&mut self.tls, is_main && claim.tls.is_configured()),
-            (&mut self.aliases, is_main && has_aliases),
-            (&mut self.guards, is_main && serving.hosts_denied.is_some()),
-            (&mut self.snippets, is_main && serving.of_hosts.is_some()),
-            (&mut self.ciphers, is_main && serving.host.ssl_ciphers.is_some()),
-            (&mut self.order, is_main && serving.host.ssl_prefer_server_ciphers.is_some()),
-            (&mut self.roots, is_main && asks_for_root),
-        ] {
-            if belongs {
-                set.insert(claim.age.clone());
-            }
-        }
-    }
-
-    /// Removes a claim from all sets.
-    fn remove(&mut self, age: &Age) {
-        let Self { tls, aliases, guards, snippets, backend_tls, client_certificates, ciphers, order, roots } =
-            self;
-        for set in [tls, aliases, guards, snippets, backend_tls, client_certificates, ciphers, order, roots] {
-            set.remove(age);
-        }
-    }
+    locations: Locations,
+    extras: Extras,
+    /// What changed since the last compile.
+    dependents: Option<Box<Dependents>>,
 }
 
 /// Paths whose result may differ.
@@ -160,24 +95,21 @@ impl Claims {
         Self {
             host,
             mains: Few::default(),
-            canaries: Few::default(),
-            deciders: Deciders::default(),
+            tls: FewOf::default(),
             locations: Locations::default(),
-            wishes: Wishes::default(),
-            dependents: Dependents::default(),
-            patterns: FewOf::default(),
-            www: FewOf::default(),
+            extras: Extras::default(),
+            dependents: None,
         }
     }
 
     /// Whether there are no claims.
     pub fn is_empty(&self) -> bool {
-        self.mains.is_empty() && self.canaries.is_empty()
+        self.mains.is_empty() && self.extras.canaries.is_empty()
     }
 
     /// The objects that have a part.
     pub fn objects(&self) -> impl Iterator<Item = ObjectRef> {
-        self.mains.values().chain(self.canaries.values()).map(|claim| claim.object())
+        self.mains.values().chain(self.extras.canaries.values()).map(|claim| claim.object())
     }
 
     /// Those with a path that looks like a pattern: whether it is one depends on the whole host.
@@ -197,14 +129,14 @@ impl Claims {
     }
 
     fn claim(&self, age: &Age) -> Option<&Arc<Claim>> {
-        self.mains.get(age).or_else(|| self.canaries.get(age))
+        self.mains.get(age).or_else(|| self.extras.canaries.get(age))
     }
 
     /// Replaces a claim by a version that makes no difference to the host.
     pub fn renew(&mut self, claim: &Arc<Claim>) {
-        let there = [&mut self.mains, &mut self.canaries].into_iter().find_map(|all| all.get_mut(&claim.age));
-        if let Some(there) = there {
-            *there = Arc::clone(claim);
+        match self.mains.get_mut(&claim.age) {
+            Some(there) => *there = Arc::clone(claim),
+            None => self.extras.renew(claim),
         }
     }
 
@@ -263,29 +195,23 @@ impl Claims {
     }
 
     fn take_out(&mut self, claim: &Arc<Claim>, paths: &[Numbered<'_>]) {
-        let age = &claim.age;
-        self.deciders.remove(age);
-        if claim.is_canary() {
-            self.canaries.remove(age);
-            self.wishes.take_out(claim, paths);
-            return;
+        self.extras.take_out(claim, paths);
+        if !claim.is_canary() {
+            self.mains.remove(&claim.age);
+            self.tls.remove(&claim.age);
+            self.locations.take_out(claim, paths);
         }
-        self.mains.remove(age);
-        self.patterns.remove(age);
-        self.www.remove(age);
-        self.locations.take_out(claim, paths);
     }
 
     fn put_in(&mut self, claim: &Arc<Claim>, paths: &[Numbered<'_>]) {
-        self.deciders.insert(claim, self.asks_for_root(claim));
-        let age = claim.age.clone();
-        if claim.is_canary() {
-            self.canaries.insert(age, Arc::clone(claim));
-            self.wishes.put_in(claim, paths, self.host.as_str() == CATCH_ALL);
-            return;
+        self.extras.put_in(claim, paths, self.asks_for_root(claim), self.is_catch_all());
+        if !claim.is_canary() {
+            self.mains.insert(claim.age.clone(), Arc::clone(claim));
+            if claim.tls.is_configured() {
+                self.tls.insert(claim.age.clone());
+            }
+            self.locations.put_in(claim, paths);
         }
-        self.mains.insert(age, Arc::clone(claim));
-        self.locations.put_in(claim, paths);
     }
 
     /// The result for the host as a whole, once all parts are compiled.
@@ -293,7 +219,7 @@ impl Claims {
         if self.mains.is_empty() && !self.is_catch_all() {
             return Whole::default();
         }
-        let decides = self.decider(&self.deciders.tls).filter(|_| !self.is_catch_all());
+        let decides = self.decider(&self.tls).filter(|_| !self.is_catch_all());
         // The catch-all always shows the default certificate. On other hosts the first Ingress with a TLS section
         // decides (ingress-nginx).
         let secrets = decides.map(|claim| claim.tls.secrets_of(&self.host));
@@ -302,9 +228,9 @@ impl Claims {
                 .map(|secrets| Tls { certificates: secrets.iter().map(ToString::to_string).collect() }),
             denied: self.guard().map(|(_, denial)| denial.clone()),
             policy: HostPolicy {
-                regex: (!self.patterns.is_empty()).then_some(true),
+                regex: (!self.extras.patterns.is_empty()).then_some(true),
                 aliases: self.aliases(),
-                www: (!self.www.is_empty()).then_some(true),
+                www: (!self.extras.www.is_empty()).then_some(true),
                 shortcuts: self.shortcuts(),
                 backend_tls: self.shared_backend_tls().and_then(Result::ok),
                 client_certificates: self.client_certificates(),
@@ -322,12 +248,12 @@ impl Claims {
 
     /// The list of the first Ingress that sets one (ingress-nginx).
     fn ciphers(&self) -> Option<NumberList> {
-        self.decider(&self.deciders.ciphers)?.parsed.serving.host.ssl_ciphers.clone()
+        self.decider(&self.extras.deciders.ciphers)?.parsed.serving.host.ssl_ciphers.clone()
     }
 
     /// The cipher preference of the first Ingress that sets one, whichever Ingress sets the list (ingress-nginx).
     fn prefers_own_order(&self) -> Option<bool> {
-        self.decider(&self.deciders.order)?.parsed.serving.host.ssl_prefer_server_ciphers
+        self.decider(&self.extras.deciders.order)?.parsed.serving.host.ssl_prefer_server_ciphers
     }
 
     /// Whether the first Ingress asks for TLS passthrough; what others say has no effect (ingress-nginx).
@@ -342,7 +268,7 @@ impl Claims {
 
     /// The aliases of the first Ingress that sets any, without the host's own name (ingress-nginx).
     fn aliases(&self) -> Option<TextList> {
-        let configured = self.decider(&self.deciders.aliases)?.parsed.serving.host.aliases.as_ref()?;
+        let configured = self.decider(&self.extras.deciders.aliases)?.parsed.serving.host.aliases.as_ref()?;
         let others = configured.values.iter().filter(|alias| **alias != *self.host.as_str()).cloned();
         let others: BTreeSet<_> = others.collect();
         (!others.is_empty()).then(|| TextList { values: others.into_iter().collect() })

@@ -1,11 +1,12 @@
 //! Hosts: which Ingresses apply to each, and the resources compiled from them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use shared::few::{Few, FewOf};
 use shared::kind::Kind;
-use shared::name::HostName;
-use shared::resource::{CATCH_ALL, Resource};
+use shared::name::{HostName, ObjectName};
+use shared::resource::{CATCH_ALL, Host, Resource, Tls};
 
 use super::Index;
 use super::objects::reference;
@@ -16,14 +17,58 @@ use crate::compile::host::{Attachment, Claims, Part, PartFault, Touched, Whole};
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::reference::Use;
 
-/// One host.
+/// One host. There is one for each, so that what few have is boxed.
 #[derive(Debug)]
 pub(super) struct HostState {
     claims: Claims,
     parts: Few<ObjectRef, Made>,
-    pub(super) whole: Whole,
+    pub(super) shown: Shown,
     /// The host is not published before its certificates were read.
     is_held_back: bool,
+}
+
+/// What was compiled of a host as a whole, as far as its next compile or a problem depends on it.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    /// Whether there is a Host.
+    is_there: bool,
+    /// Whether all paths of the host are regular expressions.
+    pub(super) has_patterns: bool,
+    /// `None`: an Ingress decides that it has none, or there is no Host.
+    tls: Option<Box<ShownTls>>,
+}
+
+/// What was decided about its certificates.
+#[derive(Debug)]
+struct ShownTls {
+    tls: Option<Tls>,
+    decided_by: Option<ObjectRef>,
+    secrets: BTreeSet<ObjectName>,
+}
+
+impl Shown {
+    fn of(whole: Whole) -> Self {
+        let Whole { host, tls_decided_by: decided_by, secrets } = whole;
+        let has_patterns = host.as_ref().is_some_and(has_patterns);
+        let is_there = host.is_some();
+        let tls = ShownTls { tls: host.and_then(|host| host.tls), decided_by, secrets };
+        let is_any = tls.tls.is_some() || tls.decided_by.is_some() || !tls.secrets.is_empty();
+        Self { is_there, has_patterns, tls: is_any.then(|| Box::new(tls)) }
+    }
+
+    /// The Ingress that decides on TLS.
+    pub(super) fn tls_decided_by(&self) -> Option<&ObjectRef> {
+        self.tls.as_ref()?.decided_by.as_ref()
+    }
+
+    /// The Secrets of its certificates.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = &ObjectName> {
+        self.tls.iter().flat_map(|tls| &tls.secrets)
+    }
+}
+
+fn has_patterns(host: &Host) -> bool {
+    host.policy.regex == Some(true)
 }
 
 /// What was compiled from an Ingress on one host.
@@ -32,14 +77,37 @@ pub(super) struct Made {
     /// Whether it has a Route.
     pub(super) is_routed: bool,
     used: FewOf<BackendKey>,
-    pub(super) attachments: FewOf<Attachment>,
-    pub(super) faults: Vec<PartFault>,
+    rare: Option<Box<RarelyMade>>,
+}
+
+/// What canaries have, and Ingresses with problems.
+#[derive(Debug, Default)]
+struct RarelyMade {
+    attachments: FewOf<Attachment>,
+    faults: Vec<PartFault>,
+}
+
+impl Made {
+    fn new(is_routed: bool, used: FewOf<BackendKey>, rare: RarelyMade) -> Self {
+        let is_any = !rare.attachments.is_empty() || !rare.faults.is_empty();
+        Self { is_routed, used, rare: is_any.then(|| Box::new(rare)) }
+    }
+
+    /// Its backends that are attached to main ones.
+    pub(super) fn attachments(&self) -> impl Iterator<Item = &Attachment> {
+        self.rare.iter().flat_map(|rare| &rare.attachments)
+    }
+
+    /// Problems to report to its owner.
+    pub(super) fn faults(&self) -> &[PartFault] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.faults)
+    }
 }
 
 impl HostState {
     fn new(host: &HostName) -> Self {
         let claims = Claims::new(host.clone());
-        Self { claims, parts: Few::default(), whole: Whole::default(), is_held_back: false }
+        Self { claims, parts: Few::default(), shown: Shown::default(), is_held_back: false }
     }
 
     /// The claims on the host.
@@ -113,10 +181,12 @@ impl Index {
         let before = state.parts.remove(object).unwrap_or_default();
         let route = route.filter(|_| !state.is_held_back);
         let is_void = route.is_none() && used.is_empty() && attachments.is_empty() && faults.is_empty();
-        let is_told = faults != before.faults || route.is_some() != before.is_routed;
-        let (old, new) = ((before.used, before.attachments), (used.clone(), attachments.clone()));
+        let Made { is_routed: was_routed, used: was_used, rare } = before;
+        let had = rare.map(|rare| *rare).unwrap_or_default();
+        let is_told = faults != had.faults || route.is_some() != was_routed;
+        let (old, new) = ((was_used, had.attachments), (used.clone(), attachments.clone()));
         if !is_void {
-            let made = Made { is_routed: route.is_some(), used, attachments, faults };
+            let made = Made::new(route.is_some(), used, RarelyMade { attachments, faults });
             state.parts.insert(object.clone(), made);
         }
 
@@ -124,7 +194,7 @@ impl Index {
             Some(route) => {
                 self.published.put(route_key(object, host), &Resource::Route(route));
             }
-            None if before.is_routed => {
+            None if was_routed => {
                 self.published.remove(Kind::Route, route_key(object, host), false);
             }
             None => {}
@@ -152,7 +222,7 @@ impl Index {
         self.work += 1;
         let mut whole = state.claims.host();
         let is_used = !state.claims.is_empty() || host.as_str() == CATCH_ALL;
-        let before = std::mem::take(&mut state.whole);
+        let before = std::mem::take(&mut state.shown);
         let was_held_back = state.is_held_back;
         let is_held_back = self.choose_certificates(host, &before, &mut whole);
         let is_new = match &whole.host {
@@ -162,15 +232,17 @@ impl Index {
         if is_new && let Some(decider) = &whole.tls_decided_by {
             self.mark_ingress(decider.clone());
         }
-        if whole.has_patterns() != before.has_patterns()
+        let shown = Shown::of(whole);
+        if shown.has_patterns != before.has_patterns
             && let Some(state) = self.hosts.get(host)
         {
             self.dirty.problems.extend(state.claims.like_patterns());
         }
-        self.dirty.problems.extend(before.tls_decided_by.into_iter().chain(whole.tls_decided_by.clone()));
+        let deciders = [&before, &shown].into_iter().filter_map(|shown| shown.tls_decided_by().cloned());
+        self.dirty.problems.extend(deciders);
         match self.hosts.get_mut(host) {
             Some(state) if is_used => {
-                state.whole = whole;
+                state.shown = shown;
                 state.is_held_back = is_held_back;
                 if is_held_back != was_held_back {
                     let parts = state.claims.objects().map(|object| (host.clone(), object));
@@ -187,24 +259,39 @@ impl Index {
     /// Keeps the previous certificates until their replacements were read, while all other changes of the host take
     /// effect. A host that was never published is held back until its certificates were read, unless they cannot be
     /// read for now.
-    fn choose_certificates(&mut self, host: &HostName, before: &Whole, whole: &mut Whole) -> bool {
+    fn choose_certificates(&mut self, host: &HostName, before: &Shown, whole: &mut Whole) -> bool {
         let site = Site { user: User::Host(host.clone()), what: Use::Certificate };
         let wanted = whole.secrets.iter().map(|name| reference(ObjectKind::Secret, name)).collect();
         let choice = self.refer(&site, wanted);
         if choice == Choice::Newest {
             return false;
         }
-        match (&before.host, &mut whole.host) {
-            (Some(shown), Some(now)) => {
-                now.tls.clone_from(&shown.tls);
-                whole.secrets.clone_from(&before.secrets);
+        match (before.is_there, &mut whole.host) {
+            (true, Some(now)) => {
+                let shown = before.tls.as_deref();
+                now.tls = shown.and_then(|shown| shown.tls.clone());
+                whole.secrets = before.secrets().cloned().collect();
                 false
             }
-            (None, _) if self.refs.awaited_by(&site).any(|(_, failing)| failing.is_none()) => {
+            (false, _) if self.refs.awaited_by(&site).any(|(_, failing)| failing.is_none()) => {
                 whole.host = None;
                 true
             }
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::size_of;
+
+    use super::*;
+
+    /// There is one for each host, and 10,000 hosts are common: it took 1.3 kB.
+    #[test]
+    fn a_host_that_has_nothing_special_takes_little() {
+        assert!(size_of::<HostState>() <= 256, "{}", size_of::<HostState>());
+        assert!(size_of::<Made>() <= 64, "{}", size_of::<Made>());
     }
 }

@@ -201,17 +201,17 @@ impl Index {
                 continue;
             };
             // Those of a canary are only compared with those of others.
-            if !claim.is_canary() && !state.whole.has_patterns() {
+            if !claim.is_canary() && !state.shown.has_patterns {
                 faults.extend(claim.paths(host).iter().filter_map(ClaimedPath::literal_fault));
             }
             if let Some(made) = state.made_of(object) {
-                faults.extend(made.faults.iter().map(|fault| fault.place(claim, host)));
-                for attachment in &made.attachments {
+                faults.extend(made.faults().iter().map(|fault| fault.place(claim, host)));
+                for attachment in made.attachments() {
                     self.judge_attachment(claim, attachment, &mut faults);
                 }
             }
-            if state.whole.tls_decided_by.as_ref() == Some(object) {
-                self.judge_certificates(claim, host, &state.whole.secrets, &mut faults);
+            if state.shown.tls_decided_by() == Some(object) {
+                self.judge_certificates(claim, host, state.shown.secrets(), &mut faults);
             }
         }
         for (key, field) in claim.references() {

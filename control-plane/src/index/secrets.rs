@@ -119,7 +119,7 @@ impl Index {
             Site { user: User::Host(host), what: Use::Certificate } => self.hosts.get(host),
             _ => None,
         });
-        let deciders: Vec<_> = hosts.filter_map(|host| host.whole.tls_decided_by.clone()).collect();
+        let deciders: Vec<_> = hosts.filter_map(|host| host.shown.tls_decided_by().cloned()).collect();
         self.work += deciders.len();
         self.dirty.problems.extend(deciders);
     }

@@ -12,7 +12,7 @@ use crate::problem::Severity;
 impl Claims {
     /// The settings of the first Ingress.
     pub(super) fn shared_backend_tls(&self) -> Option<Result<BackendTls, Denial>> {
-        self.claim(self.deciders.backend_tls.first()?)?.shared_backend_tls()
+        self.claim(self.extras.deciders.backend_tls.first()?)?.shared_backend_tls()
     }
 
     /// Whether settings of a snippet meet others: in nginx, each of the host that the location does not repeat would apply

@@ -49,6 +49,10 @@ impl Wishes {
         self.everywhere.iter().take(EVERYWHERE)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.paths.is_empty() && self.backends.is_empty() && self.everywhere.is_empty()
+    }
+
     pub(super) fn take_out(&mut self, claim: &Claim, paths: &[Numbered<'_>]) {
         self.everywhere.remove(&claim.age);
         for (i, it) in paths {
@@ -99,7 +103,7 @@ impl Claims {
 
     /// Attaches it to every backend of the catch-all, in order, up to the location that it serves itself.
     fn attach_everywhere(&self, claim: &Claim, alternative: &BackendKey, part: &mut Part) {
-        if !self.wishes.everywhere().any(|age| *age == claim.age) {
+        if !self.extras.wishes.everywhere().any(|age| *age == claim.age) {
             let reason = format!(
                 "host {} already has {EVERYWHERE} canaries for all of its backends, which come first: this one has no effect",
                 self.host

@@ -16,13 +16,13 @@ use crate::reference::{FORBIDDEN, Use};
 impl Claims {
     /// The settings of the host.
     pub(super) fn client_certificates(&self) -> Option<ClientCertificates> {
-        let first = self.claim(self.deciders.client_certificates.first()?)?;
+        let first = self.claim(self.extras.deciders.client_certificates.first()?)?;
         self.forbids().map_or(first, |(first, _)| first).client_certificates()
     }
 
     /// The first Ingress without authorities, and whether that is because their Secret does not exist.
     pub(super) fn forbids(&self) -> Option<(&Arc<Claim>, bool)> {
-        let asking = self.deciders.client_certificates.iter().filter_map(|age| self.claim(age));
+        let asking = self.extras.deciders.client_certificates.iter().filter_map(|age| self.claim(age));
         let mut asking =
             asking.filter(|claim| claim.client_certificates().is_some_and(|it| it.authorities.is_empty()));
         let first = asking.next()?;

@@ -12,7 +12,7 @@ use crate::problem::Severity;
 impl Claims {
     /// The first Ingress that denies, and why.
     pub(super) fn guard(&self) -> Option<(&Arc<Claim>, &Denial)> {
-        let guard = self.decider(&self.deciders.guards)?;
+        let guard = self.decider(&self.extras.deciders.guards)?;
         Some((guard, guard.parsed.serving.hosts_denied.as_ref()?))
     }
 

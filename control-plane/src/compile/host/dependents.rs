@@ -70,12 +70,13 @@ struct OfAll {
 impl Claims {
     /// The Ingresses that the changes since the last call affect.
     pub fn dependents(&mut self) -> Touched {
-        let Dependents { mut ages, led, backends, is_of_all } = std::mem::take(&mut self.dependents);
+        let Dependents { mut ages, led, backends, is_of_all } =
+            self.dependents.take().map(|it| *it).unwrap_or_default();
         for (path, kind) in &led {
-            ages.extend(self.wishes.for_path(path, *kind).cloned());
+            ages.extend(self.extras.wishes.for_path(path, *kind).cloned());
         }
         for backend in &backends {
-            ages.extend(self.wishes.for_backend(backend).cloned());
+            ages.extend(self.extras.wishes.for_backend(backend).cloned());
         }
         if is_of_all {
             ages.extend(self.mains.keys().cloned());
@@ -97,15 +98,16 @@ impl Claims {
 
     /// The Ingresses with a `spec.defaultBackend` for the host's "/" that are told who owns it.
     pub(super) fn named_at_root(&self) -> impl Iterator<Item = &Age> {
-        self.deciders.roots.iter().take(NAMED)
+        self.extras.deciders.roots.iter().take(NAMED)
     }
 
     /// Notes what became of paths.
     pub(super) fn note_moves(&mut self, contested: Contested, had: Vec<Seen>) {
+        let mut dependents = self.dependents.take().unwrap_or_default();
         let mut moves = Vec::new();
         for ((path, kind), had) in contested.into_iter().zip(had) {
             let has = self.seen(&path, kind);
-            let ages = &mut self.dependents.ages;
+            let ages = &mut dependents.ages;
             tell(ages, had.owner() != has.owner(), &had.named, &has.named);
             if had.location != has.location {
                 ages.extend([&had, &has].into_iter().filter_map(Seen::owner).cloned());
@@ -115,11 +117,12 @@ impl Claims {
         // The owner of the Prefix path of the same text is told whether the Exact path comes first.
         for Move { path, .. } in moves.iter().filter(|it| it.kind == PathType::Exact) {
             let prefix = self.location(path, PathType::Prefix);
-            self.dependents.ages.extend(prefix.and_then(|prefix| prefix.owner));
+            dependents.ages.extend(prefix.and_then(|prefix| prefix.owner));
         }
-        self.dependents.backends.extend(self.locations.lead(&moves));
+        dependents.backends.extend(self.locations.lead(&moves));
         let led = moves.into_iter().filter(Move::leads_elsewhere);
-        self.dependents.led.extend(led.map(|it| (it.path, it.kind)));
+        dependents.led.extend(led.map(|it| (it.path, it.kind)));
+        self.dependents = Some(dependents);
     }
 
     /// The oldest claims and shared settings that others depend on.
@@ -128,7 +131,7 @@ impl Claims {
         Firsts {
             root: self.first_at_root().map(|claim| claim.age.clone()),
             named: self.named_at_root().cloned().collect(),
-            everywhere: self.wishes.everywhere().cloned().collect(),
+            everywhere: self.extras.wishes.everywhere().cloned().collect(),
             of_all: OfAll {
                 guard,
                 of_hosts: self.of_hosts().map(Cow::into_owned),
@@ -141,7 +144,7 @@ impl Claims {
     /// Notes what became of who comes first.
     pub(super) fn note_firsts(&mut self, before: &Firsts) {
         let now = self.firsts();
-        let Dependents { ages, is_of_all, .. } = &mut self.dependents;
+        let Dependents { ages, is_of_all, .. } = &mut **self.dependents.get_or_insert_default();
         tell(ages, now.root != before.root, &before.named, &now.named);
         tell(ages, false, &before.everywhere, &now.everywhere);
         *is_of_all |= now.of_all != before.of_all;

@@ -157,7 +157,7 @@ impl Claims {
     /// The claim with precedence for the host's "/": its oldest Ingress, on the catch-all the oldest that claims it.
     pub(super) fn first_at_root(&self) -> Option<&Arc<Claim>> {
         match self.is_catch_all() {
-            true => self.decider(&self.deciders.roots),
+            true => self.decider(&self.extras.deciders.roots),
             false => self.mains.values().next(),
         }
     }

@@ -94,8 +94,8 @@ impl Claims {
         // Wildcard hosts have no `www.` counterpart (ingress-nginx).
         let is_name = !self.is_catch_all() && self.host.wildcard_suffix().is_none();
         let asks_for_www = claim.parsed.serving.host.www == Some(true);
-        part.touches_host = note(&mut self.patterns, claim, has_patterns)
-            | note(&mut self.www, claim, is_name && asks_for_www && !won.is_empty());
+        let asks_for_www = is_name && asks_for_www && !won.is_empty();
+        part.touches_host = self.extras.note(claim, has_patterns, asks_for_www);
         if !won.is_empty() {
             part.used.extend(claim.errors.clone());
             let mut policy = snippets::put(policy.into_owned(), claim, self.of_hosts().as_deref());
@@ -154,7 +154,7 @@ impl Claims {
 
     /// The fault of a `spec.defaultBackend` that claims the host's "/", which belongs to the first Ingress.
     fn told_of_root(&self, claim: &Claim) -> Option<PartFault> {
-        let first = self.first_at_root().filter(|_| self.deciders.roots.contains(&claim.age))?;
+        let first = self.first_at_root().filter(|_| self.extras.deciders.roots.contains(&claim.age))?;
         let path = if self.is_catch_all() { "/" } else { "" };
         let winner = self.named_at_root().any(|age| *age == claim.age).then_some(&**first);
         (first.age != claim.age).then(|| self.overridden(Spot::DefaultBackend, path, winner))
@@ -175,17 +175,6 @@ impl Claims {
         };
         PartFault { spot, severity: Severity::Overridden, reason }
     }
-}
-
-/// Records whether a claim has a setting. Returns whether that affects the host.
-fn note(all: &mut FewOf<Age>, claim: &Claim, says: bool) -> bool {
-    let was_said = !all.is_empty();
-    if says {
-        all.insert(claim.age.clone());
-    } else {
-        all.remove(&claim.age);
-    }
-    was_said == all.is_empty()
 }
 
 fn route(claim: &Claim, policy: LocationPolicy, paths: Vec<Path>, of_host: Option<Denial>) -> Route {

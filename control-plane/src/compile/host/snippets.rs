@@ -11,7 +11,7 @@ use crate::compile::snippets;
 impl Claims {
     /// What the first server-snippet says, as far as it counts.
     pub(super) fn of_hosts(&self) -> Option<Cow<'_, OfHosts>> {
-        let decides = self.decider(&self.deciders.snippets)?;
+        let decides = self.decider(&self.extras.deciders.snippets)?;
         let of_hosts = decides.parsed.serving.of_hosts.as_ref()?;
         match decides.fleet.allows_snippets {
             true => Some(Cow::Borrowed(of_hosts)),
@@ -22,7 +22,7 @@ impl Claims {
     /// Fixed responses of that snippet, whether the fleet allows snippets or not, and its rewrites if it does
     /// (docs/adr/034-shortcuts.md).
     pub(super) fn shortcuts(&self) -> Option<Shortcuts> {
-        let claim = self.decider(&self.deciders.snippets)?;
+        let claim = self.decider(&self.extras.deciders.snippets)?;
         let shortcuts = claim.parsed.serving.host.shortcuts.clone()?;
         if claim.fleet.allows_snippets { Some(shortcuts) } else { snippets::answers(shortcuts) }
     }
