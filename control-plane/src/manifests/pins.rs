@@ -153,19 +153,29 @@ impl PinFile {
     }
 
     fn put(&mut self, pin: &Arc<Pin>) -> Result<(Event, Arc<str>), PinRefused> {
+        let revision = match &self.folder {
+            Some(folder) => {
+                let text = self.record(pin)?;
+                let seen = record::write(folder, FILE, &text).map_err(|error| failed(&error))?;
+                self.seen = seen;
+                revision_of(&text)
+            }
+            // Nobody reads it back: no bytes of the version are looked at.
+            None => revision_of(&Manifest::of(pin).text()),
+        };
+        self.revision = Some(Arc::clone(&revision));
+        let pin = Pin { revision: Arc::clone(&revision), ..Pin::clone(pin) };
+        Ok((Event::Pinned(Arc::new(pin)), revision))
+    }
+
+    /// The contents of the file.
+    fn record(&self, pin: &Pin) -> Result<String, PinRefused> {
         let Packed { mut manifest, parts } =
             pin::pack(pin).map_err(|reason| PinRefused::TooLarge { reason })?;
         manifest.source.clone_from(&self.source);
         let manifest = RawValue::from_string(manifest.text()).map_err(|error| failed(&error.into()))?;
         let record = Record { manifest, data: STANDARD.encode(parts.concat()) };
-        let text = serde_json::to_string(&record).map_err(|error| failed(&error.into()))?;
-        let revision = revision_of(&text);
-        if let Some(folder) = &self.folder {
-            self.seen = record::write(folder, FILE, &text).map_err(|error| failed(&error))?;
-        }
-        self.revision = Some(Arc::clone(&revision));
-        let pin = Pin { revision: Arc::clone(&revision), ..Pin::clone(pin) };
-        Ok((Event::Pinned(Arc::new(pin)), revision))
+        serde_json::to_string(&record).map_err(|error| failed(&error.into()))
     }
 
     fn erase(&mut self) -> Result<(Event, Arc<str>), PinRefused> {

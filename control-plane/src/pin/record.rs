@@ -124,23 +124,28 @@ pub fn pack(pin: &Pin) -> Result<Packed, String> {
             (PARTS * PART) >> 20
         ));
     }
-    let manifest = Manifest {
-        format: FORMAT,
-        version: pin.version.to_string(),
-        how: pin.how,
-        at: pin.at,
-        until: pin.until,
-        note: pin.note.clone(),
-        schema: pin.schema,
-        compile_revision: pin.compile_revision,
-        source: String::new(),
-        digest: digest(&raw),
-        parts: Vec::new(),
-    };
+    let manifest = Manifest { digest: digest(&raw), ..Manifest::of(pin) };
     Ok(Packed { manifest, parts: packed.chunks(PART).map(<[u8]>::to_vec).collect() })
 }
 
 impl Manifest {
+    /// What identifies a pin: its manifest without the digest of its bytes, which costs as much as there are.
+    pub fn of(pin: &Pin) -> Self {
+        Self {
+            format: FORMAT,
+            version: pin.version.to_string(),
+            how: pin.how,
+            at: pin.at,
+            until: pin.until,
+            note: pin.note.clone(),
+            schema: pin.schema,
+            compile_revision: pin.compile_revision,
+            source: String::new(),
+            digest: String::new(),
+            parts: Vec::new(),
+        }
+    }
+
     /// Parses the manifest of a record.
     ///
     /// # Errors

@@ -91,3 +91,24 @@ fn without_a_state_folder_it_is_kept_in_memory() {
     assert!(file.fulfil(&write(&pin, None)).is_err());
     assert_eq!(file.fulfil(&PinChange::Erase { revision: Some(revision) }).unwrap().0, Event::Unpinned);
 }
+
+/// A version that no record could hold: its bytes are neither encoded nor compressed.
+#[test]
+fn nothing_is_packed_where_no_record_is_kept() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut config = Snapshot::default();
+    config.extend((0..14).map(|i| {
+        let body: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(1 << 20).collect();
+        Arc::new(Entry::from_body(ResourceKey::new(Kind::Host, format!("{i}.test")), 1, body.into()))
+    }));
+    let root = config.root();
+    let pin = Arc::new(Pin::new(How::Rollback, root, config, UNIX_EPOCH, Duration::from_secs(60), ""));
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorded = PinFile::new(Path::new("/manifests"), Some(dir.path()));
+    assert!(matches!(recorded.fulfil(&write(&pin, None)), Err(PinRefused::TooLarge { .. })));
+    let mut kept = PinFile::new(Path::new("/manifests"), None);
+    let (event, revision) = kept.fulfil(&write(&pin, None)).unwrap();
+    assert_eq!(version(Some(event)), Some(root));
+    assert!(matches!(kept.fulfil(&write(&pin, None)), Err(PinRefused::Overtaken { .. })));
+    assert!(kept.fulfil(&PinChange::Erase { revision: Some(revision) }).is_ok());
+}
