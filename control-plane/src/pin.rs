@@ -67,7 +67,7 @@ pub struct Pin {
     /// The resources of that version.
     pub config: Snapshot,
     /// What they need from LIVE.
-    pub needs: Needs,
+    pub needs: Arc<Needs>,
     /// Revision of the stored record, in the source's format: a request to replace or end the pin names it. Empty
     /// before the pin is stored.
     pub revision: Arc<str>,
@@ -93,7 +93,7 @@ impl Pin {
             note,
             schema: shared::schema::CURRENT,
             compile_revision: shared::schema::COMPILE_REVISION,
-            needs: Needs::of(&config),
+            needs: Arc::new(Needs::of(&config)),
             config,
             revision: "".into(),
         }

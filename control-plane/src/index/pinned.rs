@@ -14,7 +14,7 @@ use super::Index;
 use super::refs::{Site, User};
 use crate::event::PinChange;
 use crate::objects::{ObjectKind, ObjectRef};
-use crate::pin::{Pin, Unreadable};
+use crate::pin::{Needs, Pin, Unreadable};
 use crate::problem::{Fault, Problem, Severity, Subject, bounded};
 use crate::reference::Use;
 
@@ -34,8 +34,8 @@ pub(super) struct Pinned {
     unreadable: Option<Unreadable>,
     /// The pin to write again.
     mend: Option<PinChange>,
-    /// Services that are in use because of it.
-    services: BTreeSet<ObjectName>,
+    /// What the stored pin and the one in force need: that of two equal ones once.
+    followed: Vec<Arc<Needs>>,
 }
 
 impl Pinned {
@@ -43,6 +43,26 @@ impl Pinned {
     pub(super) fn revision(&self) -> Option<Arc<str>> {
         self.revision.clone()
     }
+
+    /// What the stored pin, and the one in force, need.
+    fn needs(&self) -> Vec<Arc<Needs>> {
+        let Self { on_record, in_force, .. } = self;
+        let mut needs: Vec<Arc<Needs>> = Vec::new();
+        for pin in on_record.iter().chain(in_force) {
+            if !needs.iter().any(|it| Arc::ptr_eq(it, &pin.needs)) {
+                needs.push(Arc::clone(&pin.needs));
+            }
+        }
+        needs
+    }
+}
+
+/// The Services of the first that the others do not need.
+fn beyond<'a>(these: &'a [Arc<Needs>], others: &'a [Arc<Needs>]) -> impl Iterator<Item = &'a ObjectName> {
+    let is_among = |it: &Arc<Needs>| others.iter().any(|other| Arc::ptr_eq(it, other));
+    let these = these.iter().filter(move |it| !is_among(it));
+    let is_needed = |name: &&ObjectName| others.iter().any(|other| other.services.contains(*name));
+    these.flat_map(|needs| &needs.services).filter(move |name| !is_needed(name))
 }
 
 impl Index {
@@ -96,26 +116,30 @@ impl Index {
             .any(|what| self.refs.awaited_by(&pin_site(what)).any(|(_, failing)| failing.is_none()))
     }
 
-    /// References what the stored pin, and the one in force, need.
+    /// References what the stored pin, and the one in force, need. Between a pin that is stored and the same one in force,
+    /// or the end of its record and of itself, nothing changes.
     fn follow_pin(&mut self) {
-        let Pinned { on_record, in_force, .. } = &self.pinned;
-        let pins: Vec<_> = on_record.iter().chain(in_force).cloned().collect();
-        let services: BTreeSet<_> = pins.iter().flat_map(|pin| pin.needs.services.iter().cloned()).collect();
-        let before = std::mem::replace(&mut self.pinned.services, services.clone());
-        for service in before.difference(&services) {
+        self.dirty.pin = true;
+        let needs = self.pinned.needs();
+        let before = std::mem::replace(&mut self.pinned.followed, needs.clone());
+        let is_same = |(one, other): (&Arc<Needs>, &Arc<Needs>)| Arc::ptr_eq(one, other);
+        if before.len() == needs.len() && before.iter().zip(&needs).all(is_same) {
+            return;
+        }
+        self.work += before.iter().chain(&needs).map(|it| it.services.len()).sum::<usize>();
+        for service in beyond(&before, &needs) {
             self.pin_service(service, false);
         }
-        for service in services.difference(&before) {
+        for service in beyond(&needs, &before) {
             self.pin_service(service, true);
         }
         for what in Use::of_secrets() {
-            let needed = pins.iter().flat_map(|pin| pin.needs.secrets.iter()).filter(|it| it.what == what);
+            let needed = needs.iter().flat_map(|needs| needs.secrets.iter()).filter(|it| it.what == what);
             // The pin may be older than the restriction to one namespace.
             let needed = needed.filter(|it| self.outside_of(it).is_none());
             let needed: BTreeSet<_> = needed.map(|reference| reference.object()).collect();
             self.refer(&pin_site(what), needed);
         }
-        self.dirty.pin = true;
     }
 
     /// Sets whether the pin needs the endpoints of a Service.
@@ -133,7 +157,8 @@ impl Index {
     /// Notes an event of an object that the pin may need.
     pub(super) fn tell_pin(&mut self, object: &ObjectRef) {
         let is_needed = self.refs.sites_of(object).any(|site| site.user == User::Pin);
-        self.dirty.pin |= is_needed || self.pinned.services.contains(&object.name);
+        let is_service = |needs: &Arc<Needs>| needs.services.contains(&object.name);
+        self.dirty.pin |= is_needed || self.pinned.followed.iter().any(is_service);
     }
 
     /// Updates the problems of the pin.

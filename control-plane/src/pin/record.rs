@@ -220,7 +220,7 @@ pub fn unpack(manifest: &Manifest, packed: &[u8], revision: &Arc<str>) -> Result
         note: manifest.note.chars().take(super::NOTE_MAX).collect(),
         schema: manifest.schema,
         compile_revision: manifest.compile_revision,
-        needs: Needs::of(&config),
+        needs: Arc::new(Needs::of(&config)),
         config,
         revision: Arc::clone(revision),
     })

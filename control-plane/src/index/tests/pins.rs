@@ -228,7 +228,7 @@ fn a_pin_asks_for_nothing_outside_of_the_one_watched_namespace_but_what_operator
     let mut older = (*pin(&before().config, "1")).clone();
     assert!(!older.needs.secrets.is_empty());
     let shown = Reference::new(Use::DefaultCertificate, ObjectName::new("fleet", "shown"));
-    older.needs.secrets.insert(shown.clone());
+    Arc::make_mut(&mut older.needs).secrets.insert(shown.clone());
     let commit = world.events([Event::Pinned(Arc::new(older))]);
     assert_eq!(world.index.wants().iter().collect::<Vec<_>>(), [&shown.object()]);
     assert!(commit.pin.is_none());
@@ -344,4 +344,23 @@ fn a_pin_costs_what_it_needs_and_nothing_while_it_stays() {
     world.events([Event::Pinned(pin(&config, "1"))]);
     let commit = world.apply(slice("web-1", "web", &["10.0.0.7"]));
     assert_eq!((commit.config, commit.live.len(), commit.compiled), (Delta::default(), 1, 1));
+}
+
+/// What a version needs may be all Services of a cluster.
+#[test]
+fn what_a_pin_needs_is_looked_through_once_when_it_begins_and_once_when_it_ends() {
+    const MANY: usize = 50;
+    let mut world = World::default();
+    world.events((0..MANY).flat_map(|i| {
+        let rule = ingress(&format!("web-{i}")).rule(&format!("{i}.test"), &[("/", &format!("echo-{i}"))]);
+        [applied(rule), applied(service(&format!("echo-{i}")))]
+    }));
+    let pinned = pin(&world.config.clone(), "1");
+    assert_eq!(pinned.needs.services.len(), MANY);
+    let mut looked_at = |event| world.events([event]).looked_at;
+    assert_eq!(looked_at(Event::Pinned(Arc::clone(&pinned))), MANY, "read, and put into force");
+    assert_eq!(looked_at(Event::Pinned(Arc::clone(&pinned))), 0, "read again");
+    let longer = Pin { revision: "2".into(), until: pinned.until + 60, ..Pin::clone(&pinned) };
+    assert_eq!(looked_at(Event::Pinned(Arc::new(longer))), 0, "the same version for longer");
+    assert_eq!(looked_at(Event::Unpinned), MANY, "its end");
 }
