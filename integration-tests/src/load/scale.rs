@@ -8,6 +8,8 @@ use test_kit::certificates;
 use crate::Folder;
 use crate::objects::{self, Edit as _};
 
+/// The folder of all Ingresses, below that of everything else: so all of them can be replaced in one step.
+pub const ROUTES: &str = "routes";
 /// The namespace of everything.
 pub const NAMESPACE: &str = "default";
 /// Addresses of one slice at most, as Kubernetes' own controller has it.
@@ -46,11 +48,11 @@ impl Scale {
     pub fn write(&self, folder: &Folder) {
         folder.apply(&objects::ingress_class());
         folder.apply(&settings(0));
+        folder.replace_part(ROUTES, (0..self.services).map(|number| self.ingress(number)));
         let mut address = u32::from(Ipv4Addr::new(10, 0, 0, 0));
         for number in 0..self.services {
             let name = name(number);
             folder.apply(&objects::service(NAMESPACE, &name));
-            folder.apply(&self.ingress(number));
             // The rest of the division goes to the first ones.
             let more = usize::from(number < self.endpoints % self.services);
             let endpoints: Vec<SocketAddr> = (0..self.endpoints / self.services + more)
@@ -106,6 +108,7 @@ fn host(number: usize) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use super::*;
     use crate::load::Editor;
@@ -115,10 +118,10 @@ mod tests {
         let scale = Scale { services: 3, endpoints: 301, proxies: 1, certificates: 2 };
         let folder = Folder::new();
         scale.write(&folder);
-        let texts: Vec<_> = fs::read_dir(folder.path())
-            .unwrap()
-            .map(|file| fs::read_to_string(file.unwrap().path()).unwrap())
-            .collect();
+        let files = |folder: &Path| fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+        let all = files(folder.path()).chain(files(&folder.path().join(ROUTES)));
+        let texts: Vec<_> =
+            all.filter(|file| file.is_file()).map(|file| fs::read_to_string(file).unwrap()).collect();
         let count = |what: &str| texts.iter().map(|text| text.matches(what).count()).sum::<usize>();
         assert_eq!(count(r#""kind":"Service","#), 3);
         assert_eq!(count(r#""kind":"Ingress","#), 3);

@@ -64,10 +64,18 @@ impl Manifests {
         self.folder.apply(&scale::settings(self.turn));
     }
 
-    /// The next version of the first so many Ingresses.
-    pub(super) fn change_routes(&mut self, count: usize) {
+    /// The next version of the first Ingress.
+    pub(super) fn change_route(&mut self) {
         self.turn += 1;
-        (0..count).for_each(|number| self.folder.apply(&self.scale.changed_ingress(number, self.turn)));
+        self.folder.apply_to_part(scale::ROUTES, &self.scale.changed_ingress(0, self.turn));
+    }
+
+    /// The next version of all Ingresses, in one step: each commit is a version, and a history has a thousand.
+    pub(super) fn change_all_routes(&mut self) {
+        self.turn += 1;
+        let numbers = 0..self.scale.services;
+        let changed = numbers.map(|number| self.scale.changed_ingress(number, self.turn));
+        self.folder.replace_part(scale::ROUTES, changed);
     }
 }
 

@@ -10,12 +10,19 @@ use integration_tests::load::world::World;
 use shared::kind::Lane;
 use shared::version::Root;
 
-use super::stage::{Stage, past, past_all, until};
+use super::stage::{Stage, millis, past, past_all, until};
 
 /// How often there and back.
 const ROUNDS: usize = 5;
 /// A pin that is forgotten ends by itself.
 const LASTS: Duration = Duration::from_secs(600);
+
+/// Which Ingresses change.
+#[derive(Clone, Copy)]
+enum Which {
+    First,
+    All,
+}
 
 /// What going back and on again took.
 #[derive(Default)]
@@ -23,6 +30,9 @@ struct Taken {
     changed: Figures,
     back: Figures,
     released: Figures,
+    /// Processor time of all ways back together: of the control plane, and of the fleet in this process.
+    control: Duration,
+    fleet: Duration,
 }
 
 /// The ninth phase: one Ingress changes, then all of them; back by the Inspect service each time, and on.
@@ -34,18 +44,22 @@ pub(super) async fn rollback(stage: &mut Stage<'_>) -> anyhow::Result<Phase> {
     let goal = Goal::most(if is_large { 1_000.0 } else { 300.0 });
     let mut phase = Phase::new(9, "rollback to an older version");
 
-    let one = rounds(stage, &world, &inspect, 1).await?;
+    let one = rounds(stage, &world, &inspect, Which::First).await?;
     phase.times(
         "one Ingress changed, until the last",
         &one.changed,
         Goal::p99(if is_large { 15.0 } else { 20.0 }),
     );
     phase.times("rollback of it, until the last", &one.back, goal);
+    phase.one("for it, processor time of the control plane", "ms", each(one.control), None);
+    phase.one("for it, processor time of the fleet's one thread", "ms", each(one.fleet), None);
     phase.times("unpinned, until the last", &one.released, goal);
 
-    let all = rounds(stage, &world, &inspect, stage.scale.services).await?;
+    let all = rounds(stage, &world, &inspect, Which::All).await?;
     phase.times("all Ingresses changed, until the last", &all.changed, None);
     phase.times("rollback of them, until the last", &all.back, goal);
+    phase.one("for them, processor time of the control plane", "ms", each(all.control), None);
+    phase.one("for them, processor time of the fleet's one thread", "ms", each(all.fleet), None);
     phase.times("unpinned, until the last", &all.released, goal);
     Ok(phase)
 }
@@ -54,26 +68,40 @@ async fn rounds(
     stage: &mut Stage<'_>,
     world: &World,
     inspect: &Inspect,
-    ingresses: usize,
+    which: Which,
 ) -> anyhow::Result<Taken> {
     let (mut taken, proxies) = (Taken::default(), stage.scale.proxies);
     for _ in 0..ROUNDS {
         let before = world.board().root(Lane::Config).context("proxies have a configuration")?;
         let begun = Instant::now();
-        stage.manifests.change_routes(ingresses);
-        let at = match ingresses {
-            1 => past(world, Some(before), proxies).await?,
-            _ => past_all(world, Some(before), proxies).await?,
+        let at = match which {
+            Which::First => {
+                stage.manifests.change_route();
+                past(world, Some(before), proxies).await?
+            }
+            Which::All => {
+                stage.manifests.change_all_routes();
+                past_all(world, Some(before), proxies).await?
+            }
         };
         taken.changed.note(at - begun);
+        let mark = stage.mark()?;
         let begun = Instant::now();
         inspect.rollback(&before.short(), LASTS, false).await?;
         taken.back.note(all_at(world, |root| root == before, proxies).await? - begun);
+        let spent = stage.since(&mark)?;
+        taken.control += spent.control;
+        taken.fleet += spent.fleet;
         let begun = Instant::now();
         let version = inspect.unpin().await?;
         taken.released.note(all_at(world, |root| root.short() == version, proxies).await? - begun);
     }
     Ok(taken)
+}
+
+/// Whose time one rollback takes, in milliseconds: the fleet shares the machine with the control plane.
+fn each(all: Duration) -> f64 {
+    millis(all) / ROUNDS as f64
 }
 
 /// Waits until all have a version.
