@@ -55,6 +55,7 @@ pub use cell::{BackendCell, CertificateCell};
 pub use client_auth::ClientAuth;
 pub use endpoints::{Endpoint, EndpointSet};
 pub use host::{Action, Alternative, DEFAULT_UPSTREAM, HostEntry, Match, PathEntry, Upstream};
+pub use keys::UpstreamName;
 pub use material::MaterialCell;
 pub use policy::Policy;
 pub use policy::protocol::Protocol;

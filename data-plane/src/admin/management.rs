@@ -11,7 +11,7 @@ use shared::policy::{Affinity, AffinityMode, BackendPolicy, LoadBalance, SameSit
 use shared::resource::{Backend, CATCH_ALL};
 
 use crate::table::policy::balancing::Balancing;
-use crate::table::{Action, BackendCell, DEFAULT_UPSTREAM, HostTable, Upstream};
+use crate::table::{Action, BackendCell, DEFAULT_UPSTREAM, HostTable};
 
 /// The page for a path below `/configuration`. As in ingress-nginx, a query is part of the name, except for
 /// certificates.
@@ -62,28 +62,28 @@ struct Record<'t> {
     /// Whether TLS of some host is passed through to it.
     ends_tls: bool,
     /// The main upstream whose affinity it has, as its canary.
-    heir_of: Option<&'t str>,
+    heir_of: Option<String>,
 }
 
 /// All upstreams, by name.
 fn backends(table: &HostTable) -> Vec<Value> {
-    let mut records: BTreeMap<&str, Record<'_>> = BTreeMap::new();
-    let mut stands_in: BTreeMap<String, (&str, &BackendCell)> = BTreeMap::new();
+    let mut records: BTreeMap<String, Record<'_>> = BTreeMap::new();
+    let mut stands_in: BTreeMap<String, (String, &BackendCell)> = BTreeMap::new();
     let entries: Vec<_> = table.iter().map(|host| (host, host.paths())).collect();
     for (host, declared) in &entries {
         let aliases = || host.names().into_iter().flat_map(|names| names.configured());
         for entry in declared.iter().map(|declared| &declared.entry) {
-            let (name, upstream): (&str, Option<&Upstream>) = match &entry.action {
-                Action::Backend(upstream) => (&upstream.name, Some(upstream)),
-                Action::Unavailable => (entry.upstream_name(), None),
+            let (name, upstream) = match &entry.action {
+                Action::Backend(upstream) => (upstream.name().to_string(), Some(upstream)),
+                Action::Unavailable => (entry.upstream_name().to_string(), None),
                 Action::DefaultBackend | Action::Denied(_) => continue,
             };
-            let record = records.entry(name).or_default();
+            let record = records.entry(name.clone()).or_default();
             record.is_main = true;
             record.ends_tls |= host.has_passthrough() && entry.declared() == "/";
             record.port.get_or_insert_with(|| entry.port());
             if let Some(errors) = entry.errors().filter(|it| !it.cell.endpoints().list.is_empty()) {
-                stands_in.insert(errors.cell.name_in_place(), (name, &errors.cell));
+                stands_in.insert(errors.cell.name_in_place(), (name.clone(), &errors.cell));
             }
             if entry.issues_cookie() {
                 for name in std::iter::once(host.name()).chain(aliases()) {
@@ -93,7 +93,7 @@ fn backends(table: &HostTable) -> Vec<Value> {
             let Some(upstream) = upstream else { continue };
             (record.cell, record.balancing) = (Some(&*upstream.cell), Some(&upstream.balancing));
             if let Some(other) = &upstream.alternative {
-                let record = records.entry(&other.name).or_default();
+                let record = records.entry(other.name.to_string()).or_default();
                 (record.cell, record.balancing) = (Some(&*other.cell), Some(&other.balancing));
                 record.heir_of = other.sticky.as_ref().map(|_| name);
             }
@@ -101,16 +101,16 @@ fn backends(table: &HostTable) -> Vec<Value> {
     }
     let sticky = |record: &Record<'_>| {
         // An upstream that is a main one anywhere has its own affinity.
-        let main = record.heir_of.filter(|_| !record.is_main).and_then(|name| records.get(name));
+        let main = record.heir_of.as_ref().filter(|_| !record.is_main).and_then(|name| records.get(name));
         main.map_or_else(|| record.affinity(), Record::affinity)
     };
     let mut listed: BTreeMap<String, Value> = records
         .iter()
-        .map(|(name, record)| ((*name).to_owned(), described(name, record, sticky(record))))
+        .map(|(name, record)| (name.clone(), described(name, record, sticky(record))))
         .collect();
     for (name, (of, cell)) in stands_in {
         // As in ingress-nginx, a copy of the upstream that it replaces.
-        let Some(Value::Object(mut record)) = listed.get(of).cloned() else { continue };
+        let Some(Value::Object(mut record)) = listed.get(&of).cloned() else { continue };
         record.insert("name".into(), name.as_str().into());
         record.insert("endpoints".into(), endpoints(cell).into());
         listed.insert(name, record.into());

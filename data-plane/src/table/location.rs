@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shared::pattern::{Exhausted, Groups, Pattern, Steps};
 
 use super::backend_tls::BackendTls;
-use super::keys::{parts, route_parts};
+use super::keys::{UpstreamName, parts, route_parts};
 use super::material::MaterialCell;
 use super::policy::Policy;
 use super::policy::external::External;
@@ -61,7 +61,7 @@ impl More {
 /// The backend of a path that does not proxy to it, or is called otherwise.
 #[derive(Debug)]
 pub(in crate::table) struct Named {
-    pub(in crate::table) upstream: Arc<str>,
+    /// `None`: the default backend.
     pub(in crate::table) backend: Option<Arc<str>>,
 }
 
@@ -107,12 +107,8 @@ impl PathEntry {
     }
 
     /// `namespace-service-port`, logged even if nothing is proxied (as in ingress-nginx).
-    pub fn upstream_name(&self) -> &str {
-        match (self.otherwise(), &self.action) {
-            (Some(named), _) => &named.upstream,
-            (None, Action::Backend(upstream)) => &upstream.name,
-            (None, _) => DEFAULT_UPSTREAM,
-        }
+    pub fn upstream_name(&self) -> UpstreamName<'_> {
+        UpstreamName::of(self.named().map_or(DEFAULT_UPSTREAM, |key| key))
     }
 
     /// Key of the Backend that it names, whether that exists or not; `None`: the default backend.

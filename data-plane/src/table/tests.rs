@@ -207,7 +207,7 @@ fn a_reader_sees_the_newest() {
     let Action::Backend(upstream) = &path.action else {
         panic!("no backend: {path:?}");
     };
-    assert_eq!(&*upstream.name, "ns-s-80");
+    assert_eq!(upstream.name().to_string(), "ns-s-80");
     assert_eq!(upstream.cell.endpoints().list.len(), 2);
     assert_eq!((path.owner(), path.service(), path.port()), ("ns/i", "s", "80"));
     assert!(path.policy.redirect.ssl && !path.policy.redirect.force_ssl);

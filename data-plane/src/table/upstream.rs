@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use super::canary::CompiledCanary;
 use super::cell::BackendCell;
+use super::keys::UpstreamName;
 use super::policy::balancing::Balancing;
 use super::sticky::Sticky;
 
 /// A backend as a path uses it.
 #[derive(Debug)]
 pub struct Upstream {
-    /// `namespace-service-port`, as logs and metrics call it.
-    pub name: Arc<str>,
     /// Its endpoints.
     pub cell: Arc<BackendCell>,
     /// Its session affinity, if configured.
@@ -23,6 +22,11 @@ pub struct Upstream {
 }
 
 impl Upstream {
+    /// As logs and metrics call it.
+    pub fn name(&self) -> UpstreamName<'_> {
+        UpstreamName::of(&self.cell.key)
+    }
+
     /// Whether capture groups of a path decide on the endpoint.
     pub fn asks_groups(&self) -> bool {
         let other = self.alternative.as_ref();
@@ -43,4 +47,15 @@ pub struct Alternative {
     pub balancing: Balancing,
     /// Which requests it takes; without it, none.
     pub canary: Option<CompiledCanary>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There is one for each Backend: its name, which is its key with other separators, is not stored beside that.
+    #[test]
+    fn an_upstream_stores_no_name() {
+        assert!(size_of::<Upstream>() <= 5 * size_of::<usize>(), "{}", size_of::<Upstream>());
+    }
 }

@@ -146,7 +146,7 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
         Variable::ServicePort => out.extend_from_slice(location.map_or("", |it| it.port()).as_bytes()),
         Variable::LocationPath => out.extend_from_slice(location.map_or("", |it| it.declared()).as_bytes()),
         Variable::UpstreamName => {
-            out.extend_from_slice(location.map_or("", |it| it.upstream_name()).as_bytes());
+            location.iter().for_each(|it| it.upstream_name().write(out));
         }
         Variable::Hostname => out.extend_from_slice(hostname().as_bytes()),
         Variable::TimeLocal => Time::Local.write(clock::wall(), out),

@@ -17,7 +17,7 @@ use crate::rate::Counts;
 use crate::table::aliases::Names;
 use crate::table::client_tls::ciphers;
 use crate::table::host::{Action, HostCertificates, HostEntry, PathEntry, Routing, Upstream};
-use crate::table::keys::{name_of, parts};
+use crate::table::keys::parts;
 use crate::table::location::{More, Named};
 use crate::table::policy::Policy;
 use crate::table::policy::backend_tls::BackendTlsConfig;
@@ -232,8 +232,9 @@ impl Writer {
         let backend = path.backend.as_ref();
         let named = match &action {
             Action::Backend(_) => None,
-            Action::Denied(_) | Action::Unavailable | Action::DefaultBackend => backend
-                .map(|backend| Named { upstream: name_of(backend), backend: Some(Arc::clone(backend)) }),
+            Action::Denied(_) | Action::Unavailable | Action::DefaultBackend => {
+                backend.map(|backend| Named { backend: Some(Arc::clone(backend)) })
+            }
         };
         let asks_nobody = policy.auth.exempts(&path.path);
         let basic = policy.auth.basic.as_ref().filter(|_| !asks_nobody);

@@ -8,8 +8,7 @@ use super::cells::Cells;
 use super::config::Config;
 use super::source::Source;
 use crate::metrics::RequestLabels;
-use crate::table::host::{Action, DEFAULT_UPSTREAM, PathEntry, Upstream};
-use crate::table::keys::name_of;
+use crate::table::host::{Action, PathEntry, Upstream};
 use crate::table::location::{More, Named};
 use crate::table::policy::Policy;
 use crate::table::policy::balancing::Balancing;
@@ -25,14 +24,8 @@ impl Config {
         }
         let (key, backend) = self.backend(&settings.default_backend)?;
         let cell = cells.cell(key, Source::of(backend, &settings.backend_defaults));
-        let upstream = Upstream {
-            name: name_of(key),
-            cell,
-            sticky: None,
-            balancing: Balancing::default(),
-            alternative: None,
-        };
-        let named = Named { upstream: DEFAULT_UPSTREAM.into(), backend: None };
+        let upstream = Upstream { cell, sticky: None, balancing: Balancing::default(), alternative: None };
+        let named = Named { backend: None };
         Some(Arc::new(PathEntry {
             action: Action::Backend(Arc::new(upstream)),
             policy: Arc::new(policy(&settings.defaults)),

@@ -115,11 +115,11 @@ fn compile(
     let rules =
         backend.policy.affinity.as_ref().and_then(|configured| Rules::compile(configured).ok()).map(Arc::new);
     let alternative = other.map(|(key, backend)| alternative(key, backend, rules.as_ref(), cells, defaults));
-    let (name, cell) = (name_of(key), cells.cell(key, Source::of(backend, defaults)));
+    let cell = cells.cell(key, Source::of(backend, defaults));
     cell.describe(Arc::clone(backend));
-    let sticky = rules.map(|rules| sticky(&rules, &name, &cell));
+    let sticky = rules.map(|rules| sticky(&rules, &cell));
     let balancing = balancing(backend, defaults, &cell);
-    Upstream { name, cell, sticky, balancing, alternative }
+    Upstream { cell, sticky, balancing, alternative }
 }
 
 /// It has the affinity of the main backend unless configured otherwise (as in ingress-nginx), and its own balancing.
@@ -133,7 +133,7 @@ fn alternative(
     let (name, cell) = (name_of(key), cells.cell(key, Source::of(backend, defaults)));
     cell.describe(Arc::clone(backend));
     let main = main.filter(|_| backend.policy.no_affinity_as_canary != Some(true));
-    let sticky = main.map(|rules| sticky(rules, &name, &cell));
+    let sticky = main.map(|rules| sticky(rules, &cell));
     let balancing = balancing(backend, defaults, &cell);
     let canary = backend.policy.canary.as_ref().map(CompiledCanary::new);
     Arc::new(Alternative { name, cell, sticky, balancing, canary })
@@ -147,8 +147,8 @@ fn balancing(backend: &Backend, defaults: &BackendPolicy, cell: &BackendCell) ->
 }
 
 /// The affinity of a backend under these rules, prepared for its current endpoints.
-fn sticky(rules: &Arc<Rules>, name: &Arc<str>, cell: &BackendCell) -> Arc<Sticky> {
-    let sticky = Sticky::new(Arc::clone(rules), Arc::clone(name));
+fn sticky(rules: &Arc<Rules>, cell: &BackendCell) -> Arc<Sticky> {
+    let sticky = Sticky::new(Arc::clone(rules), name_of(&cell.key));
     sticky.prepare(&cell.endpoints());
     Arc::new(sticky)
 }

@@ -115,7 +115,10 @@ impl Ended<'_> {
         let of = |which: fn(&PathEntry) -> &str| declared.map_or("", which).as_bytes();
         match value {
             Value::Upstream => match (location, record.info.in_place) {
-                (Some(location), InPlace::Nobody) => text(location.upstream_name().as_bytes(), out),
+                (Some(location), InPlace::Nobody) => {
+                    location.upstream_name().write(out);
+                    true
+                }
                 (Some(location), place) => match location.errors().filter(|_| place == InPlace::Errors) {
                     Some(errors) => written(&errors.cell.name_in_place(), out),
                     None => text(DEFAULT_UPSTREAM.as_bytes(), out),
