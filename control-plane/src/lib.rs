@@ -54,6 +54,7 @@ mod store;
 mod tasks;
 mod tickets;
 mod webhook;
+mod zlib;
 
 pub use crate::kube::KubeError;
 pub use crate::kube::login::{Access, GrantError, Granted, grant};

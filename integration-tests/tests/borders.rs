@@ -252,6 +252,7 @@ const DATA_PLANE: &[&str] = &[
 const CONTROL_PLANE: &[&str] = &[
     // The language of all of them.
     "tasks",
+    "zlib",
     "objects",
     "problem",
     "reference",

@@ -9,8 +9,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use miniz_oxide::deflate::compress_to_vec_zlib;
-use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use shared::entry::Entry;
@@ -20,6 +18,7 @@ use shared::snapshot::Snapshot;
 use shared::version::Root;
 
 use super::{How, Needs, Pin};
+use crate::zlib;
 
 /// The format that this build reads and writes.
 const FORMAT: u32 = 1;
@@ -29,8 +28,6 @@ const PART: usize = 768 << 10;
 pub const PARTS: usize = 16;
 /// Limit of the resources in bytes. Configurations are repetitive and shrink to a tenth.
 const RAW: usize = 128 << 20;
-/// Compression level: above 6, zlib becomes slow.
-const LEVEL: u8 = 6;
 
 /// The manifest.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -115,7 +112,7 @@ pub fn pack(pin: &Pin) -> Result<Packed, String> {
             RAW >> 20
         ));
     }
-    let packed = compress_to_vec_zlib(&raw, LEVEL);
+    let packed = zlib::pack(&raw);
     if packed.len() > PARTS * PART {
         return Err(format!(
             "version {} takes {} MiB compressed, and a record holds {}",
@@ -203,7 +200,7 @@ pub fn unpack(manifest: &Manifest, packed: &[u8], revision: &Arc<str>) -> Result
     if packed.len() > PARTS * PART {
         return Err(damaged("a record of 12 MiB at most"));
     }
-    let raw = decompress_to_vec_zlib_with_limit(packed, RAW).map_err(|_| damaged("compressed resources"))?;
+    let raw = zlib::unpack(packed, RAW).map_err(|_| damaged("compressed resources"))?;
     if digest(&raw) != manifest.digest {
         return Err(damaged("resources with the digest of the manifest"));
     }

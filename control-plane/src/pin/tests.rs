@@ -142,7 +142,7 @@ fn a_record_that_swells_is_not_read() {
 }
 
 fn compress(raw: &[u8]) -> Vec<u8> {
-    miniz_oxide::deflate::compress_to_vec_zlib(raw, 1)
+    crate::zlib::pack(raw)
 }
 
 /// What is not a resource costs two bytes, and cost a hundred.

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use miniz_oxide::deflate::compress_to_vec_zlib;
-use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
+
+use crate::zlib;
 
 /// The key of a source.
 pub(super) const KEY: &str = "object";
@@ -19,14 +19,12 @@ pub(super) const PACKED: &str = "object.zlib";
 const PLAIN: usize = 512 * 1024;
 /// Limit of what is unpacked. No object of an API server has that size.
 const MOST: usize = 16 << 20;
-/// A common trade-off of time and size.
-const LEVEL: u8 = 6;
 
 /// The key and the value for a source.
 pub(super) fn pack(source: String) -> (&'static str, String) {
     match source.len() {
         ..=PLAIN => (KEY, source),
-        _ => (PACKED, STANDARD.encode(compress_to_vec_zlib(source.as_bytes(), LEVEL))),
+        _ => (PACKED, STANDARD.encode(zlib::pack(source.as_bytes()))),
     }
 }
 
@@ -40,7 +38,7 @@ pub(super) fn unpack(
     }
     let packed = data.get(PACKED).ok_or_else(|| format!("expected a key {KEY} or {PACKED}"))?;
     let packed = STANDARD.decode(text(packed)?).map_err(|error| format!("{PACKED}: {error}"))?;
-    let source = decompress_to_vec_zlib_with_limit(&packed, MOST);
+    let source = zlib::unpack(&packed, MOST);
     let source = source.map_err(|error| format!("{PACKED}: expected zlib: {error}"))?;
     String::from_utf8(source).map_err(|_| format!("{PACKED}: expected text"))
 }

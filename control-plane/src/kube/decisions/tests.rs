@@ -1,10 +1,9 @@
-use miniz_oxide::deflate::compress_to_vec_zlib;
-
 use super::super::tests::fake::{Fake, Reply, status};
 use super::super::watch::Item;
 use super::super::wire::{Decode as _, Whole};
 use super::source::KEY;
 use super::*;
+use crate::zlib;
 
 fn held(kind: ObjectKind, host: &str) -> Object {
     let text = format!(
@@ -52,12 +51,12 @@ fn a_large_object_has_a_record_that_an_api_server_takes() {
 #[test]
 fn what_is_packed_and_cannot_be_unpacked_holds_nothing() {
     let object = held(ObjectKind::ConfigMap, "a.test");
-    let bomb = compress_to_vec_zlib(&vec![b' '; 17 << 20], 6);
+    let bomb = zlib::pack(&vec![b' '; 17 << 20]);
     for (value, why) in [
         ("?".to_owned(), "Invalid symbol"),
         (STANDARD.encode("text"), "expected zlib"),
         (STANDARD.encode(bomb), "expected zlib"),
-        (STANDARD.encode(compress_to_vec_zlib(&[0xff], 6)), "expected text"),
+        (STANDARD.encode(zlib::pack(&[0xff])), "expected text"),
     ] {
         let item = shown(&object, |text| {
             let mut record: serde_json::Value = serde_json::from_str(&text).unwrap();
