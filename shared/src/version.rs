@@ -153,7 +153,7 @@ impl fmt::Display for Seq {
 }
 
 /// The first 128 of BLAKE3's 256 bits.
-pub(crate) fn first_half(hash: &blake3::Hash) -> [u8; 16] {
+pub fn first_half(hash: &blake3::Hash) -> [u8; 16] {
     let mut half = [0; 16];
     half.copy_from_slice(&hash.as_bytes()[..16]);
     half

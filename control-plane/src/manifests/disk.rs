@@ -12,6 +12,7 @@ use std::path::{Component, Path as FilePath, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use shared::clock;
+use shared::version::first_half;
 
 use super::folder::Path;
 use super::notice::Touched;
@@ -96,14 +97,12 @@ pub(super) struct Disk {
     unsettled: HashMap<Path, Option<Stamp>>,
 }
 
-/// The first 128 of BLAKE3's 256 bits.
-type Digest = [u8; 16];
-
 /// A file as it was last read.
 #[derive(Debug)]
 struct Known {
     stamp: Stamp,
-    digest: Digest,
+    /// The first half of BLAKE3's.
+    digest: [u8; 16],
     /// It was read so soon after a change that its stamp may miss another one.
     is_fresh: bool,
 }
@@ -344,7 +343,7 @@ impl Disk {
     fn take(&mut self, name: &Path, read: io::Result<Option<(Stamp, String)>>, found: &mut ScannedFiles) {
         match read {
             Ok(Some((stamp, text))) => {
-                let digest = digest(&text);
+                let digest = first_half(&blake3::hash(text.as_bytes()));
                 let now = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
                 let is_fresh = i64::try_from(now).unwrap_or(i64::MAX).saturating_sub(stamp.second()) <= TICK;
                 let known = Box::new(Known { stamp, digest, is_fresh });
@@ -384,12 +383,6 @@ fn read(path: &FilePath) -> io::Result<Option<(Stamp, String)>> {
     }
     let text = String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8 text"))?;
     Ok(Some((Stamp::of(&meta), text)))
-}
-
-fn digest(text: &str) -> Digest {
-    let mut digest = Digest::default();
-    digest.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
-    digest
 }
 
 fn is_at_or_below(path: &str, folder: &str) -> bool {
