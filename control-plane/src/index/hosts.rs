@@ -284,8 +284,6 @@ impl Index {
 
 #[cfg(test)]
 mod tests {
-    use std::mem::size_of;
-
     use super::*;
 
     /// There is one for each host, and 10,000 hosts are common: it took 1.3 kB.

@@ -122,8 +122,7 @@ impl Index {
         self.dirty.pin = true;
         let needs = self.pinned.needs();
         let before = std::mem::replace(&mut self.pinned.followed, needs.clone());
-        let is_same = |(one, other): (&Arc<Needs>, &Arc<Needs>)| Arc::ptr_eq(one, other);
-        if before.len() == needs.len() && before.iter().zip(&needs).all(is_same) {
+        if before.iter().map(Arc::as_ptr).eq(needs.iter().map(Arc::as_ptr)) {
             return;
         }
         self.work += before.iter().chain(&needs).map(|it| it.services.len()).sum::<usize>();

@@ -22,7 +22,7 @@ pub(in crate::table) fn route_parts(key: &str) -> Option<RouteParts<'_>> {
 
 /// What ingress-nginx calls an upstream: `namespace-service-port`. Derived from the key when it is needed: every backend
 /// has a name, and few lines are logged with it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct UpstreamName<'a>(&'a str);
 
 impl<'a> UpstreamName<'a> {

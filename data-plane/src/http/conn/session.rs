@@ -289,7 +289,7 @@ impl<S: Stream> Session<S> {
             return false;
         };
         let mut client = Client::of(head);
-        let says_last = !client.keep_alive;
+        let by = if client.keep_alive { Closing::Proxy } else { Closing::Client };
         let mut body = ClientBody::new((stream, input), timer, head);
         let call = Call { server, timer, peer };
         let Some(mut exchange) = Exchange::new(call, &mut record) else {
@@ -340,7 +340,6 @@ impl<S: Stream> Session<S> {
             }
             After::Close => {
                 drop(record);
-                let by = if says_last { Closing::Client } else { Closing::Proxy };
                 self.close(unread.is_over(), by).await;
                 false
             }
