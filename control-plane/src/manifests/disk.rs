@@ -95,6 +95,8 @@ pub(super) struct Disk {
     trails: BTreeMap<Path, Trail>,
     /// Differences that the last comparison left alone; `None` for a file that did not exist.
     unsettled: HashMap<Path, Option<Stamp>>,
+    /// What was looked at since a walk began beside; `None` without one, and once everything was compared since.
+    beside: Option<BTreeSet<Path>>,
 }
 
 /// A file as it was last read.
@@ -118,6 +120,7 @@ impl Disk {
             unread: BTreeSet::new(),
             trails: BTreeMap::new(),
             unsettled: HashMap::new(),
+            beside: None,
         }
     }
 
@@ -136,13 +139,31 @@ impl Disk {
         Ok(scan)
     }
 
-    /// Compares all stamps, and reads what differs since the previous comparison.
+    /// Begins a comparison of all stamps. What it returns walks the folder, on any thread: a large one takes a while,
+    /// and single files can be looked at meanwhile.
+    pub(super) fn begin_poll(&mut self) -> impl FnOnce() -> io::Result<Tree> + Send + use<> {
+        self.beside = Some(BTreeSet::new());
+        let root = self.root.clone();
+        move || tree::walk(&root, &mut |_, _| {})
+    }
+
+    /// Ends a comparison: reads what differs since the previous one.
     ///
     /// # Errors
     /// As [`Self::scan`].
-    pub(super) fn poll(&mut self) -> io::Result<Scan> {
+    pub(super) fn end_poll(&mut self, mut tree: Tree) -> io::Result<Scan> {
         let mut scan = Scan::default();
-        self.compare(Patience::Still, Vec::new(), &mut scan)?;
+        let looked = self.beside.take();
+        // Of what was not looked at, nothing that is known is newer than the walk.
+        let is_valid = looked.is_some_and(|looked| {
+            looked.iter().all(|path| tree.look_again(&self.root, path))
+                && self.watches.cover(&self.root, &tree)
+        });
+        if is_valid {
+            self.compare_with(tree, Patience::Still, Vec::new(), &mut scan);
+        } else {
+            self.compare(Patience::Still, Vec::new(), &mut scan)?;
+        }
         Ok(scan)
     }
 
@@ -161,10 +182,14 @@ impl Disk {
                 None => {}
                 // A mounted ConfigMap or Secret: its files are links through `..data`, which was just replaced.
                 Some(Place::Mount(folder)) => moved.push(folder.into()),
-                Some(Place::Shown(name)) if self.look_at(&name, path, *touched, &mut scan.found) => {
-                    moved.push(name);
+                Some(Place::Shown(name)) => {
+                    if let Some(beside) = &mut self.beside {
+                        beside.insert(Path::clone(&name));
+                    }
+                    if self.look_at(&name, path, *touched, &mut scan.found) {
+                        moved.push(name);
+                    }
                 }
-                Some(Place::Shown(_)) => {}
             }
         }
         if is_more || !moved.is_empty() {
@@ -221,9 +246,16 @@ impl Disk {
     }
 
     /// Compares all stamps. What disappeared at or below the paths in `moved` is certainly gone.
-    fn compare(&mut self, patience: Patience, mut moved: Vec<Path>, scan: &mut Scan) -> io::Result<()> {
+    fn compare(&mut self, patience: Patience, moved: Vec<Path>, scan: &mut Scan) -> io::Result<()> {
         let watches = &mut self.watches;
         let tree = tree::walk(&self.root, &mut |folder, id| watches.watch(folder, id))?;
+        self.beside = None;
+        self.compare_with(tree, patience, moved, scan);
+        Ok(())
+    }
+
+    /// As [`Self::compare`], with what a walk found.
+    fn compare_with(&mut self, tree: Tree, patience: Patience, mut moved: Vec<Path>, scan: &mut Scan) {
         self.watches.settle(&self.root, &tree);
         // A link with a new target is treated as a rewritten file.
         let turned =
@@ -280,7 +312,6 @@ impl Disk {
         self.unread = unread.keys().cloned().collect();
         self.trails = trails;
         scan.whole = Some(Whole { present, unread, skipped });
-        Ok(())
     }
 
     fn known_at(&self, path: &Path) -> Option<&Known> {

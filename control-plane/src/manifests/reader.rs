@@ -9,6 +9,7 @@ use std::time::Duration;
 use shared::backoff::Backoff;
 use shared::clock;
 use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
 use super::backlog::{self, Backlog};
@@ -17,6 +18,7 @@ use super::folder::{self, Folder, Outcome};
 use super::notice::Notice;
 use super::pins::PinFile;
 use super::record::Records;
+use super::tree::Tree;
 use super::{Companion, ESSENTIAL, FolderError};
 use crate::barrier::Barrier;
 use crate::event::Inputs;
@@ -28,7 +30,7 @@ use crate::removal::SECOND_LOOK;
 mod decisions;
 mod look;
 
-/// Interval of comparing all stamps, with or without notifications. A folder of 10,000 files takes some 20 ms.
+/// Interval of comparing all stamps, with or without notifications.
 pub(super) const PACE: Duration = Duration::from_secs(2);
 
 /// The comparison takes at most one part in this many of the time.
@@ -58,6 +60,8 @@ pub(super) struct Reader {
     is_whole: bool,
     /// When to compare stamps.
     poll: Option<Instant>,
+    /// The walk for a comparison of stamps that has begun.
+    walking: Option<Walking>,
     /// Ignored kinds that were logged.
     ignored: BTreeSet<String>,
     /// Until when a folder that is initially empty or partly unreadable is not trusted.
@@ -72,6 +76,19 @@ pub(super) struct Reader {
     questions: Barrier,
     /// A round of questions for which changes are read.
     question: Option<u64>,
+}
+
+/// A walk beside the disk, on a blocking thread: single files are looked at meanwhile.
+#[derive(Debug)]
+struct Walking {
+    began: std::time::Instant,
+    tree: JoinHandle<io::Result<Tree>>,
+}
+
+/// A walk that has ended.
+struct Walked {
+    began: std::time::Instant,
+    tree: Result<io::Result<Tree>, JoinError>,
 }
 
 impl Reader {
@@ -101,6 +118,7 @@ impl Reader {
             is_pin_lost: false,
             is_whole: false,
             poll: None,
+            walking: None,
             ignored: BTreeSet::new(),
             empty_until: None,
             unfulfilled: BTreeMap::new(),
@@ -190,14 +208,15 @@ impl Reader {
                 Some(request) = pins.recv() => self.decide(request).await?,
                 round = barrier.begin() => self.refresh(round).await?,
                 round = questions.begin() => self.catch_up(round).await?,
-                () = clock::sleep_until(due) => self.due(Instant::now(), pace).await?,
+                walked = walked(&mut self.walking) => self.compare_stamps(walked, pace).await?,
+                () = clock::sleep_until(due) => self.due(Instant::now()).await?,
             }
             self.end_rounds().await?;
         }
     }
 
     /// Does what is due.
-    async fn due(&mut self, now: Instant, pace: Option<Duration>) -> Result<(), FolderError> {
+    async fn due(&mut self, now: Instant) -> Result<(), FolderError> {
         if self.retry.is_some_and(|at| at <= now) {
             self.retry = None;
             for request in std::mem::take(&mut self.unfulfilled).into_values() {
@@ -214,25 +233,36 @@ impl Reader {
                 self.empty_until = Some(now + SECOND_LOOK);
             }
         }
-        if self.poll.is_some_and(|at| at <= now) {
-            let began = clock::now();
-            self.compare_stamps(now).await?;
-            self.poll = pace.map(|pace| Instant::now() + pace.max(SHARE * began.elapsed()));
+        if self.poll.take_if(|at| *at <= now).is_some() {
+            self.walk()?;
         }
         Ok(())
     }
 
+    /// Begins a comparison of stamps.
+    fn walk(&mut self) -> Result<(), FolderError> {
+        let walk = self.disk.as_mut().ok_or(FolderError::Closed)?.begin_poll();
+        self.walking = Some(Walking { began: clock::now(), tree: tokio::task::spawn_blocking(walk) });
+        Ok(())
+    }
+
     /// Finds changes without a notification, decisions first, so that a rejected object has its last good version.
-    async fn compare_stamps(&mut self, now: Instant) -> Result<(), FolderError> {
+    async fn compare_stamps(&mut self, walked: Walked, pace: Option<Duration>) -> Result<(), FolderError> {
+        let Walked { began, tree } = walked;
         self.look_at_decisions().await?;
         self.look_at_pin().await?;
-        match self.disk(Disk::poll).await? {
+        let scan = match tree.map_err(|_| FolderError::Closed)? {
+            Ok(tree) => self.disk(|disk| disk.end_poll(tree)).await?,
+            Err(error) => Err(error),
+        };
+        match scan {
             Ok(scan) => {
                 let scan = self.settled(scan).await?;
-                self.compare(scan, now).await?;
+                self.compare(scan, Instant::now()).await?;
             }
             Err(error) => self.lost_sight(&error).await?,
         }
+        self.poll = pace.map(|pace| Instant::now() + pace.max(SHARE * began.elapsed()));
         self.believe().await
     }
 
@@ -471,6 +501,18 @@ async fn added(companion: &mut Option<Companion>) -> Vec<Event> {
             Some(events) => events,
             None => std::future::pending().await,
         },
+        None => std::future::pending().await,
+    }
+}
+
+/// The result of the walk. Pending if there is none.
+async fn walked(walking: &mut Option<Walking>) -> Walked {
+    match walking {
+        Some(Walking { began, tree }) => {
+            let walked = Walked { began: *began, tree: tree.await };
+            *walking = None;
+            walked
+        }
         None => std::future::pending().await,
     }
 }

@@ -90,6 +90,34 @@ impl Tree {
         let mut folders = file.rmatch_indices('/').map(|(at, _)| &file[..at]);
         folders.any(|folder| self.unread.contains_key(folder)) || self.unread.contains_key("")
     }
+
+    /// Looks again at a path that may have changed since the walk. Returns false if that takes another walk: it is
+    /// neither a file nor absent, or is in a folder that the walk did not find.
+    pub(super) fn look_again(&mut self, root: &FilePath, path: &Path) -> bool {
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let meta = fs::symlink_metadata(root.join(&**path));
+        let is_plain = !self.trails.contains_key(path) && meta.as_ref().map_or(true, Metadata::is_file);
+        if !is_plain || !self.folders.contains_key(folder) {
+            return false;
+        }
+        self.files.remove(path);
+        if is_manifest(path) {
+            self.note_file(Path::clone(path), meta);
+        }
+        true
+    }
+
+    fn note_file(&mut self, path: Path, meta: io::Result<Metadata>) {
+        match meta {
+            Ok(meta) => {
+                self.files.insert(path, Ok(Stamp::of(&meta)));
+            }
+            Err(error) if is_absent(&error) => {}
+            Err(error) => {
+                self.files.insert(path, Err(error.to_string()));
+            }
+        }
+    }
 }
 
 /// Walks a folder. `enter` is called for each folder before it is listed, so that no change is missed in between.
@@ -128,7 +156,7 @@ impl Walk<'_> {
         let mut entries = fs::read_dir(&at)?.collect::<io::Result<Vec<_>>>()?;
         self.seen.insert(id, folder.into());
         self.tree.folders.insert(folder.into(), id);
-        entries.sort_by_key(fs::DirEntry::file_name);
+        entries.sort_by_cached_key(fs::DirEntry::file_name);
         for entry in entries {
             let name = entry.file_name();
             let Some(name) = name.to_str() else {
@@ -143,9 +171,10 @@ impl Walk<'_> {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => self.enter_part(path),
                 Ok(kind) if kind.is_symlink() => self.link(path),
-                Ok(kind) if kind.is_file() => self.file(path),
+                // Asked of the folder that is open: the kernel need not find the way to each file again.
+                Ok(kind) if kind.is_file() => self.file(path, || entry.metadata()),
                 Ok(_) => self.skip(path, "it is neither a file nor a folder"),
-                Err(_) => self.file(path),
+                Err(_) => self.file_at(path),
             }
         }
         Ok(())
@@ -172,7 +201,7 @@ impl Walk<'_> {
                 self.links.insert(path);
                 return;
             }
-            Ok(meta) if meta.is_file() => self.file(Path::clone(&path)),
+            Ok(meta) if meta.is_file() => self.file_at(Path::clone(&path)),
             Ok(_) => self.skip(Path::clone(&path), "it leads neither to a file nor to a folder"),
             Err(error) if is_absent(&error) => self.skip(Path::clone(&path), "it is a link to nothing"),
             Err(error) => {
@@ -206,18 +235,14 @@ impl Walk<'_> {
         self.enter_part(link);
     }
 
-    fn file(&mut self, path: Path) {
-        if !is_manifest(&path) {
-            return;
-        }
-        match fs::metadata(self.root.join(&*path)) {
-            Ok(meta) => {
-                self.tree.files.insert(path, Ok(Stamp::of(&meta)));
-            }
-            Err(error) if is_absent(&error) => {}
-            Err(error) => {
-                self.tree.files.insert(path, Err(error.to_string()));
-            }
+    fn file_at(&mut self, path: Path) {
+        let at = self.root.join(&*path);
+        self.file(path, || fs::metadata(at));
+    }
+
+    fn file(&mut self, path: Path, meta: impl FnOnce() -> io::Result<Metadata>) {
+        if is_manifest(&path) {
+            self.tree.note_file(path, meta());
         }
     }
 

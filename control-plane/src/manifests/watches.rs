@@ -66,6 +66,13 @@ impl Watches {
         self.barrier.as_ref().is_some_and(|barrier| barrier.wait()) && !self.is_short
     }
 
+    /// Whether the kernel reports what changes in these folders, if it reports anything.
+    pub(super) fn cover(&self, root: &Path, tree: &Tree) -> bool {
+        let is_watched =
+            |(folder, id): (&folder::Path, &Id)| self.watched.get(&root.join(&**folder)) == Some(id);
+        self.watcher.is_none() || tree.folders.iter().all(is_watched)
+    }
+
     /// Watches a folder, unless it is already watched under that name.
     pub(super) fn watch(&mut self, folder: &Path, id: Id) {
         let Some(watcher) = &mut self.watcher else {

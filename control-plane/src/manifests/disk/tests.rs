@@ -39,9 +39,14 @@ impl Follower {
     /// Until nothing is left to settle.
     fn poll(&mut self, disk: &mut Disk) {
         for _ in 0..2 {
-            self.hear(disk.poll().unwrap());
+            self.hear(poll(disk));
         }
     }
+}
+
+fn poll(disk: &mut Disk) -> Scan {
+    let walk = disk.begin_poll();
+    disk.end_poll(walk().unwrap()).unwrap()
 }
 
 /// What a fresh start reads.
@@ -57,16 +62,35 @@ fn a_file_that_is_being_written_is_read_once_it_is_still() {
     let mut disk = Disk::new(dir.path().to_owned(), Watches::none());
     assert_eq!(disk.scan().unwrap().found.len(), 1);
     fs::write(&file, "one and").unwrap();
-    assert_eq!(disk.poll().unwrap().found, ScannedFiles::new(), "it may not be complete");
+    assert_eq!(poll(&mut disk).found, ScannedFiles::new(), "it may not be complete");
     fs::write(&file, "one and two").unwrap();
-    assert_eq!(disk.poll().unwrap().found, ScannedFiles::new(), "it was not");
-    assert_eq!(disk.poll().unwrap().found["a.yaml"], Raw::Text("one and two".to_owned()));
+    assert_eq!(poll(&mut disk).found, ScannedFiles::new(), "it was not");
+    assert_eq!(poll(&mut disk).found["a.yaml"], Raw::Text("one and two".to_owned()));
 
     fs::remove_file(&file).unwrap();
-    let whole = disk.poll().unwrap().whole.unwrap();
+    let whole = poll(&mut disk).whole.unwrap();
     assert!(whole.present.contains("a.yaml"), "it may be replaced");
-    let whole = disk.poll().unwrap().whole.unwrap();
+    let whole = poll(&mut disk).whole.unwrap();
     assert!(!whole.present.contains("a.yaml"));
+}
+
+/// The walk did not find it, as the one before did not.
+#[test]
+fn what_was_looked_at_since_a_walk_is_not_taken_for_what_the_walk_saw() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.yaml");
+    fs::write(&file, "one").unwrap();
+    let mut disk = Disk::new(dir.path().to_owned(), Watches::none());
+    disk.scan().unwrap();
+    fs::remove_file(&file).unwrap();
+    poll(&mut disk);
+    let tree = disk.begin_poll()().unwrap();
+    fs::write(&file, "two").unwrap();
+    let touched = BTreeMap::from([(file, Touched::Content)]);
+    assert_eq!(disk.look(&touched).unwrap().found["a.yaml"], Raw::Text("two".to_owned()));
+    let Scan { found, whole } = disk.end_poll(tree).unwrap();
+    assert_eq!(found, ScannedFiles::new());
+    assert_eq!(whole.unwrap().present, BTreeSet::from(["a.yaml".into()]));
 }
 
 /// Each comparison reads once more what was written a moment before.
@@ -103,7 +127,7 @@ fn a_change_within_one_tick_is_seen() {
     // As if the clock of the file system had not ticked in between.
     let stamp = Stamp::of(&fs::metadata(&file).unwrap());
     disk.known.get_mut("a.yaml").unwrap().as_mut().unwrap().stamp = stamp;
-    assert_eq!(disk.poll().unwrap().found["a.yaml"], Raw::Text("two".to_owned()));
+    assert_eq!(poll(&mut disk).found["a.yaml"], Raw::Text("two".to_owned()));
 }
 
 #[test]
@@ -128,7 +152,9 @@ enum Step {
     Link(usize, usize),
     /// Makes the root, itself a link, lead to another tree.
     Swap(u8),
-    Poll,
+    /// Begins a comparison and walks, or ends one.
+    Walk,
+    Compare,
     /// Tells of some places, as the kernel might or might not.
     Tell(Vec<usize>),
 }
@@ -136,7 +162,14 @@ enum Step {
 const PLACES: [&str; 10] =
     ["a.yaml", "b.yaml", "d", "d/a.yaml", "d/e", "d/e/c.yaml", ".h", ".h/x.yaml", "l.yaml", "m"];
 
-fn apply(root: &FilePath, trees: &FilePath, step: &Step, disk: &mut Disk, follower: &mut Follower) {
+fn apply(
+    root: &FilePath,
+    trees: &FilePath,
+    step: &Step,
+    disk: &mut Disk,
+    walked: &mut Option<Tree>,
+    follower: &mut Follower,
+) {
     let at = |place: usize| root.join(PLACES[place]);
     // Much of what may be tried is impossible, and then nothing happens.
     match step {
@@ -155,7 +188,12 @@ fn apply(root: &FilePath, trees: &FilePath, step: &Step, disk: &mut Disk, follow
             drop(fs::create_dir(&tree));
             drop(symlink(&tree, &next).and_then(|()| fs::rename(&next, root)));
         }
-        Step::Poll => follower.hear(disk.poll().unwrap()),
+        Step::Walk => *walked = Some(disk.begin_poll()().unwrap()),
+        Step::Compare => {
+            if let Some(tree) = walked.take() {
+                follower.hear(disk.end_poll(tree).unwrap());
+            }
+        }
         Step::Tell(places) => {
             let touched = places.iter().map(|place| (at(*place), Touched::Content)).collect();
             follower.hear(disk.look(&touched).unwrap());
@@ -172,7 +210,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (place(), place()).prop_map(|(from, to)| Step::Rename(from, to)),
         2 => (place(), place()).prop_map(|(from, to)| Step::Link(from, to)),
         1 => (0..2_u8).prop_map(Step::Swap),
-        2 => Just(Step::Poll),
+        3 => Just(Step::Walk),
+        3 => Just(Step::Compare),
         2 => prop::collection::vec(place(), 1..4).prop_map(Step::Tell),
     ];
     prop::collection::vec(step, 1..25)
@@ -190,8 +229,9 @@ proptest! {
         let mut disk = Disk::new(root.clone(), Watches::none());
         let mut follower = Follower::default();
         follower.hear(disk.scan().unwrap());
+        let mut walked = None;
         for step in &steps {
-            apply(&root, trees.path(), step, &mut disk, &mut follower);
+            apply(&root, trees.path(), step, &mut disk, &mut walked, &mut follower);
         }
         follower.poll(&mut disk);
         prop_assert_eq!(follower.0, afresh(&root));

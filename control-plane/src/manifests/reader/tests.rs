@@ -28,15 +28,22 @@ fn reader_with(dir: &Path, records: Records) -> (Reader, Arrivals, Arrivals) {
     (reader, heard, slices)
 }
 
+async fn compare_stamps(reader: &mut Reader) {
+    reader.poll = Some(Instant::now());
+    reader.due(Instant::now()).await.unwrap();
+    let walked = walked(&mut reader.walking).await;
+    reader.compare_stamps(walked, None).await.unwrap();
+}
+
 #[tokio::test]
 async fn an_empty_folder_is_believed_after_a_second_look() {
     let dir = tempfile::tempdir().unwrap();
     let (mut reader, mut heard, _slices) = reader(dir.path());
     reader.start(Vec::new()).await.unwrap();
     assert!(heard.try_recv().is_err());
-    reader.due(Instant::now(), None).await.unwrap();
+    reader.due(Instant::now()).await.unwrap();
     assert!(heard.try_recv().is_err(), "not yet");
-    reader.due(Instant::now() + SECOND_LOOK, None).await.unwrap();
+    reader.due(Instant::now() + SECOND_LOOK).await.unwrap();
     assert_eq!(heard.try_recv(), Ok(Input::Synced(ObjectKind::Ingress)));
     assert!(reader.freshness.synced() && reader.empty_until.is_none());
 }
@@ -92,7 +99,7 @@ async fn a_folder_that_cannot_be_read_at_last_is_not_taken_for_empty() {
     reader.start(Vec::new()).await.unwrap();
     fs::remove_dir(&folder).unwrap();
     let later = Instant::now() + SECOND_LOOK;
-    reader.due(later, None).await.unwrap();
+    reader.due(later).await.unwrap();
     let said = |heard: &mut Arrivals| match heard.try_recv() {
         Ok(Input::Events(events)) => events,
         other => panic!("{other:?}"),
@@ -101,7 +108,7 @@ async fn a_folder_that_cannot_be_read_at_last_is_not_taken_for_empty() {
     assert_eq!((&**file, problems.len()), (folder.to_str().unwrap(), 1), "{problems:?}");
     assert!(heard.try_recv().is_err() && reader.empty_until == Some(later + SECOND_LOOK));
     fs::create_dir(&folder).unwrap();
-    reader.due(later + SECOND_LOOK, None).await.unwrap();
+    reader.due(later + SECOND_LOOK).await.unwrap();
     let events = said(&mut heard);
     assert!(matches!(&events[..], [Event::Noted { problems, .. }] if problems.is_empty()), "{events:?}");
     assert_eq!(heard.try_recv(), Ok(Input::Synced(ObjectKind::Ingress)));
@@ -269,7 +276,7 @@ async fn is_told_as_it_was_at_one_time(way: Way) {
         }
         match way {
             Way::Told => {}
-            Way::Stamps => reader.compare_stamps(Instant::now()).await.unwrap(),
+            Way::Stamps => compare_stamps(&mut reader).await,
             Way::Anew => reader.rescan(Instant::now()).await.unwrap(),
         }
         let pending = reader.notice.take();
@@ -320,7 +327,7 @@ async fn nothing_is_complete_before_all_of_the_folder_was_read() {
     assert!(inputs.iter().all(|input| matches!(input, Input::Events(_))), "{inputs:?}");
     let said = format!("{inputs:?}");
     assert!(said.contains("the folder cannot be read, what it had stays: no"), "{said}");
-    reader.due(Instant::now() + SECOND_LOOK, None).await.unwrap();
+    reader.due(Instant::now() + SECOND_LOOK).await.unwrap();
     let synced = |input: &Input| matches!(input, Input::Synced(_));
     let mut is_synced = false;
     while let Ok(input) = heard.try_recv() {
@@ -354,6 +361,56 @@ async fn a_large_file_holds_up_nobody() {
     assert!(matches!(&events[..], [Event::Applied { .. }, Event::Noted { .. }]), "{}", events.len());
 }
 
+/// A large one, or one on a slow disk.
+#[tokio::test]
+async fn a_folder_that_takes_long_to_walk_holds_up_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["still", "changed"] {
+        fs::write(dir.path().join(format!("{name}.yaml")), ingress(name)).unwrap();
+    }
+    let (mut reader, mut heard, _slices) = reader(dir.path());
+    reader.start(Vec::new()).await.unwrap();
+    while heard.try_recv().is_ok() {}
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    // What it finds is old when it ends.
+    let found = reader.disk.as_mut().unwrap().begin_poll()();
+    let tree = tokio::task::spawn_blocking(move || {
+        ended.recv().unwrap();
+        found
+    });
+    reader.walking = Some(Walking { began: clock::now(), tree });
+    let (_holds, holds) = mpsc::channel(1);
+    let (_pins, pins) = mpsc::channel(1);
+    let mut following = tokio::task::JoinSet::new();
+    following.spawn(async move { reader.follow(holds, pins, Some(PACE)).await });
+
+    let draft = dir.path().join(".draft");
+    fs::write(&draft, ingress("new")).unwrap();
+    fs::rename(&draft, dir.path().join("changed.yaml")).unwrap();
+    let mut told = BTreeSet::new();
+    while told.len() < 2 {
+        let Some(Input::Events(events)) = heard.recv().await else { panic!("nothing was told") };
+        for event in events {
+            match event {
+                Event::Applied { object, .. } => told.insert(format!("+{}", object.metadata().name)),
+                Event::Deleted(object) => told.insert(format!("-{}", object.name.name)),
+                event => panic!("{event:?}"),
+            };
+        }
+    }
+    assert_eq!(told, BTreeSet::from(["+new".to_owned(), "-changed".to_owned()]), "while it walks");
+    end.send(()).unwrap();
+    fs::remove_file(dir.path().join("still.yaml")).unwrap();
+    loop {
+        let Some(Input::Events(events)) = heard.recv().await else { panic!("nothing was told") };
+        match &events[..] {
+            [Event::Deleted(object)] if &*object.name.name == "still" => break,
+            [Event::Noted { .. }] => {}
+            events => panic!("what the walk saw is old: {events:?}"),
+        }
+    }
+}
+
 /// Without notifications, and without any change in the folder.
 #[tokio::test]
 async fn decisions_of_somebody_else_are_acted_on() {
@@ -367,19 +424,17 @@ async fn decisions_of_somebody_else_are_acted_on() {
     let object = crate::objects::json::decode(ObjectKind::Ingress, &ingress("web")).unwrap();
     let (hold, name) = (Hold { object: object.clone() }, object.reference());
     let write = HoldRequest::Write(hold.clone());
-    let now = || Instant::now() + PACE;
 
     other.fulfil(write.clone(), Some(&"web.yaml".into())).unwrap();
-    reader.poll = Some(Instant::now());
-    reader.due(now(), Some(PACE)).await.unwrap();
+    compare_stamps(&mut reader).await;
     assert_eq!(heard.try_recv(), Ok(Input::Events(vec![Event::Held(hold.clone())])));
     other.fulfil(HoldRequest::Erase(name.clone()), None).unwrap();
-    reader.due(now() + PACE, Some(PACE)).await.unwrap();
+    compare_stamps(&mut reader).await;
     assert_eq!(heard.try_recv(), Ok(Input::Events(vec![Event::Released(name)])));
 
     reader.fulfil(write).await.unwrap();
     assert_eq!(heard.try_recv(), Ok(Input::Events(vec![Event::Held(hold)])));
-    reader.due(now() + 2 * PACE, Some(PACE)).await.unwrap();
+    compare_stamps(&mut reader).await;
     assert!(heard.try_recv().is_err(), "its own it has read back already");
 }
 
@@ -397,8 +452,7 @@ async fn a_hold_of_what_is_broken_from_the_start_acts_when_it_appears() {
     let hold = Hold { object };
     let other = Records::new(dir.path(), Some(state.path()));
     other.fulfil(HoldRequest::Write(hold.clone()), Some(&"web.yaml".into())).unwrap();
-    reader.poll = Some(Instant::now());
-    reader.due(Instant::now() + PACE, Some(PACE)).await.unwrap();
+    compare_stamps(&mut reader).await;
     let Ok(Input::Events(events)) = heard.try_recv() else { panic!("nothing was told") };
     let [Event::Held(told), Event::Broken { object, problem, .. }, Event::Noted { problems, .. }] =
         &events[..]
