@@ -12,6 +12,12 @@ use tracing::{info, warn};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// jemalloc's options. One arena for the two workers in place of four for each processor of the machine: an arena keeps
+/// pages that the others could use, and threads have a cache of their own before it.
+#[allow(unsafe_code, reason = "jemalloc reads its options from the symbol of this name, a C string")]
+#[unsafe(export_name = "_rjem_malloc_conf")]
+static MALLOC_OPTIONS: &[u8; 10] = b"narenas:1\0";
+
 fn main() -> ExitCode {
     let (args, Sorted { notices, warnings, .. }) = Args::of_process();
     match telemetry::init(&args.log) {
