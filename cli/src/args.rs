@@ -74,6 +74,23 @@ pub(crate) enum Question {
     Authority(AuthorityArgs),
 }
 
+impl Question {
+    /// The flags that each has.
+    pub(crate) fn ask(&self) -> &AskArgs {
+        match self {
+            Self::Proxies(ask) | Self::Problems(ask) | Self::Unpin(ask) => ask,
+            Self::Status(args) => &args.ask,
+            Self::Resources(args) => &args.ask,
+            Self::Get(args) => &args.ask,
+            Self::History(args) => &args.ask,
+            Self::Diff(args) => &args.ask,
+            Self::Pin(args) => &args.decision.ask,
+            Self::Rollback(args) => &args.decision.ask,
+            Self::Authority(args) => &args.ask,
+        }
+    }
+}
+
 /// Flags of every question.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AskArgs {

@@ -13,12 +13,14 @@ mod resource;
 mod resources;
 mod status;
 
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Serialize;
 use shared::clock;
 use shared::proto::{identity as identity_proto, inspect};
+use tokio::time::timeout;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
@@ -27,13 +29,26 @@ use crate::client::{self, AskError, Authority, Inspect};
 use crate::identity::{self, Somebody};
 use crate::{lists, output};
 
+/// Time after which a missing answer is mentioned. Replicas that hang take a second of it.
+const LATE: Duration = Duration::from_secs(3);
+/// What is said of a decision without an answer.
+const OPEN: &str =
+    "whether this was decided is not known, and it may still be: ask again (firth proxies shows a pin)";
+
 /// Sends a query and prints the response.
 ///
 /// # Errors
 /// If there is no response, or it cannot be printed.
 pub(crate) fn run(question: Question) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (text, code) = runtime.block_on(answer(question))?;
+    let server = question.ask().server.clone();
+    let (text, code) = runtime.block_on(async {
+        match question {
+            // It says itself how it goes on.
+            Question::Status(_) => answer(question).await,
+            _ => awaited(Box::pin(answer(question)), || output::progress(&late(&server))).await,
+        }
+    })?;
     output::print(&text)?;
     Ok(code)
 }
@@ -85,7 +100,7 @@ async fn answer(question: Question) -> anyhow::Result<(String, ExitCode)> {
             let version = args.version.unwrap_or_default();
             let request = inspect::PinRequest { version, lasts: span(lasts), note, replace };
             let asked = connect(&ask).await?.pin(request).await;
-            let view = pin::view(body(&ask, asked)?.pin.unwrap_or_default());
+            let view = pin::view(decided(&ask, asked)?.pin.unwrap_or_default());
             show(&ask, &view, pin::text)
         }
         Question::Rollback(args) => {
@@ -93,12 +108,12 @@ async fn answer(question: Question) -> anyhow::Result<(String, ExitCode)> {
             let request =
                 inspect::RollbackRequest { version: args.version, lasts: span(lasts), note, replace };
             let asked = connect(&ask).await?.rollback(request).await;
-            let view = pin::view(body(&ask, asked)?.pin.unwrap_or_default());
+            let view = pin::view(decided(&ask, asked)?.pin.unwrap_or_default());
             show(&ask, &view, pin::text)
         }
         Question::Unpin(ask) => {
             let asked = connect(&ask).await?.unpin(inspect::UnpinRequest {}).await;
-            let view = pin::unpinned(body(&ask, asked)?);
+            let view = pin::unpinned(decided(&ask, asked)?);
             show(&ask, &view, pin::unpinned_text)
         }
         Question::Authority(args) => {
@@ -106,7 +121,7 @@ async fn answer(question: Question) -> anyhow::Result<(String, ExitCode)> {
             let rotates = args.action == AuthorityAction::Rotate;
             if rotates {
                 let asked = authority.rotate_authority(identity_proto::RotateAuthorityRequest {}).await;
-                body(&args.ask, asked)?;
+                decided(&args.ask, asked)?;
             }
             let asked = authority.get_authority(identity_proto::GetAuthorityRequest {}).await;
             let view = authority::view(authority::outcome(rotates, body(&args.ask, asked))?);
@@ -119,6 +134,22 @@ async fn answer(question: Question) -> anyhow::Result<(String, ExitCode)> {
         }
     };
     Ok((text?, ExitCode::SUCCESS))
+}
+
+/// Waits for an answer, and calls `late` if there is none for a while.
+async fn awaited<T>(answer: impl Future<Output = T>, late: impl FnOnce()) -> T {
+    let mut answer = pin!(answer);
+    match timeout(LATE, &mut answer).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            late();
+            answer.await
+        }
+    }
+}
+
+fn late(server: &str) -> String {
+    format!("the control plane at {server} has not answered yet")
 }
 
 /// The pin in force as a line; empty if there is none.
@@ -148,6 +179,14 @@ async fn channel(ask: &AskArgs) -> anyhow::Result<Channel> {
     Ok(client::connect(&ask.server, endpoint, connector).await?)
 }
 
+/// The answer to a decision. Where there is none, the decision may have been stored all the same.
+fn decided<T>(ask: &AskArgs, asked: Result<Response<T>, Status>) -> anyhow::Result<T> {
+    body(ask, asked).map_err(|error| match error {
+        AskError::Silent { .. } | AskError::Unreachable { .. } => anyhow::Error::new(error).context(OPEN),
+        told => told.into(),
+    })
+}
+
 fn body<T>(ask: &AskArgs, asked: Result<Response<T>, Status>) -> Result<T, AskError> {
     given(ask, asked.map(Response::into_inner))
 }
@@ -169,6 +208,39 @@ mod tests {
 
     use super::*;
     use crate::args::{Args, Command};
+
+    /// A listener that accepts connections and says nothing, as a process that hangs.
+    fn nobody() -> (std::net::TcpListener, AskArgs) {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let line = format!("firth unpin --server http://{}", silent.local_addr().unwrap());
+        let Command::Ask(Question::Unpin(ask)) = Args::parse_from(line.split(' ')).command else {
+            panic!("a decision")
+        };
+        (silent, ask)
+    }
+
+    #[tokio::test]
+    async fn one_that_hangs_is_said_to_hang_and_leaves_open_what_it_decides() {
+        let (_silent, ask) = nobody();
+        let endpoint = client::endpoint(&ask.server).unwrap().timeout(Duration::from_millis(1));
+        let mut inspect = client::inspect(endpoint.connect_lazy());
+        let asked = inspect.unpin(inspect::UnpinRequest {}).await;
+        let error = decided(&ask, asked).unwrap_err();
+        let hangs = format!("the control plane at {} has not answered within 30s", ask.server);
+        assert_eq!(format!("{error:#}"), format!("{OPEN}: {hangs}"));
+        let told = decided::<()>(&ask, Err(Status::failed_precondition("another version is pinned")));
+        assert!(!format!("{:#}", told.unwrap_err()).contains(OPEN), "it was refused");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_takes_long_is_mentioned_once() {
+        for (after, expected) in [(LATE / 2, 0), (LATE * 2, 1), (LATE * 9, 1)] {
+            let mut count = 0;
+            let answer = awaited(async { tokio::time::sleep(after).await }, || count += 1);
+            answer.await;
+            assert_eq!(count, expected, "{after:?}");
+        }
+    }
 
     #[test]
     fn an_address_is_judged_before_an_identity_is_looked_for() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use shared::tls::connect::Connector;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Status};
+use tonic::{Code, Status, TimeoutExpired};
 
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::use_self)]
 pub(crate) mod generated {
@@ -179,10 +179,24 @@ pub(crate) fn failed(server: &str, status: &Status) -> AskError {
         Code::NotFound => AskError::Missing { message: status.message().to_owned() },
         // Only transport errors have a source; a control plane's own errors do not.
         code => match status.source() {
+            // It has accepted the connection, and hangs: nothing is wrong with the address.
+            Some(source) if is_timeout(source) => AskError::Silent { server, time: PATIENCE },
             Some(source) => AskError::Unreachable { server, cause: Cause::of(source) },
             None => AskError::Refused { server, code, message: status.message().to_owned() },
         },
     }
+}
+
+/// Whether [`PATIENCE`] is over.
+fn is_timeout(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if error.is::<TimeoutExpired>() {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// An address without the user name and password that somebody may have put into it.

@@ -9,7 +9,7 @@ use shared::clock;
 use shared::proto::inspect;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{connect, given, show};
+use super::{awaited, connect, given, late, show};
 use crate::args::StatusArgs;
 use crate::client::{AskError, Inspect};
 use crate::output::{self, printable};
@@ -47,8 +47,11 @@ impl From<Outcome> for ExitCode {
 pub(super) async fn answer(args: &StatusArgs) -> anyhow::Result<(String, ExitCode)> {
     let status = match waits(args) {
         false => {
-            let asked = connect(&args.ask).await?.status(request(args)).await;
-            given(&args.ask, asked)?.into_inner()
+            let once = async {
+                let asked = connect(&args.ask).await?.status(request(args)).await;
+                anyhow::Ok(given(&args.ask, asked)?.into_inner())
+            };
+            awaited(once, || output::progress(&late(&args.ask.server))).await?
         }
         true => wait(args).await?,
     };
@@ -118,10 +121,13 @@ fn may_pass(error: &anyhow::Error) -> bool {
 
 /// Follows one stream until a response settles it.
 async fn follow(args: &StatusArgs, heard: &mut Heard) -> anyhow::Result<inspect::StatusResponse> {
-    let mut inspect: Inspect = connect(&args.ask).await?;
-    let object = Some(request(args));
-    let asked = inspect.watch_status(inspect::WatchStatusRequest { object }).await;
-    let mut answers = given(&args.ask, asked)?.into_inner();
+    let watch = async {
+        let mut inspect: Inspect = connect(&args.ask).await?;
+        let object = Some(request(args));
+        let asked = inspect.watch_status(inspect::WatchStatusRequest { object }).await;
+        anyhow::Ok(given(&args.ask, asked)?.into_inner())
+    };
+    let mut answers = awaited(watch, || heard.say_late(&args.ask.server)).await?;
     while let Some(answer) = given(&args.ask, answers.message().await)? {
         let status = answer.status.unwrap_or_default();
         if let Some(settled) = heard.take(status, args.resource_version.as_deref()) {
@@ -161,6 +167,13 @@ impl Heard {
     fn say(&mut self, line: String) {
         if self.is_news(&line) {
             output::progress(&line);
+        }
+    }
+
+    /// That there is no answer yet: not again with each try, after which is said what came of it.
+    fn say_late(&mut self, server: &str) {
+        if self.last_line.is_empty() {
+            self.say(late(server));
         }
     }
 
@@ -304,6 +317,11 @@ mod tests {
         let uncounted = inspect::StatusResponse { uncounted: true, ..status("programmed", "") };
         assert_eq!(heard.take(uncounted.clone(), Some("8")), Some(uncounted));
         assert_eq!(["a", "a", "b", "a"].map(|line| heard.is_news(line)), [true, false, true, true]);
+        heard.say_late("s");
+        assert_eq!(heard.last_line, "a", "there was an answer");
+        let mut unheard = Heard::default();
+        unheard.say_late("s");
+        assert_eq!(unheard.last_line, "the control plane at s has not answered yet");
     }
 
     #[test]
