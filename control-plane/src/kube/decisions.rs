@@ -4,7 +4,7 @@
 //! under the key `object`, or packed under `object.zlib`. It is written by compare-and-swap, and takes effect on every
 //! replica, including the writer, only when it is read back from the watch.
 //!
-//! **Invariant:** writing never delays reading; failed writes are retried until they succeed.
+//! **Invariant:** writing never delays reading; failed writes are retried until they succeed, seldom where they cannot.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use shared::name::ObjectName;
 use tokio::sync::mpsc;
 
 use super::KubeError;
-use super::ask::{Answer, ask, find};
+use super::ask::{Answer, AskError, ask, find};
 use super::collection;
 use super::follow::{Sink, Without};
 use super::sink::Objects;
@@ -156,17 +156,51 @@ pub(super) async fn write(
                 continue;
             }
         };
-        let Err(reason) = fulfil(&client, &namespace, job.request()).await else {
-            queue.done(object, clock::now());
-            continue;
-        };
-        tracing::error!("the hold of {object} cannot be stored in {namespace}, and is tried again: {reason}");
-        queue.failed(object, job, clock::now());
+        let outcome = fulfil(&client, &namespace, job.request()).await;
+        match &outcome {
+            Ok(()) => {}
+            // As it should be: both replicas write the same, and what is there is looked at again.
+            Err(Unfulfilled::Overtaken) => {
+                tracing::debug!("another replica changed the hold of {object} meanwhile")
+            }
+            Err(reason) => tracing::error!("the hold of {object} cannot be stored in {namespace}: {reason}"),
+        }
+        match outcome {
+            Ok(()) => queue.done(object, clock::now()),
+            Err(Unfulfilled::Unacceptable(_)) => queue.hopeless(object, job, clock::now()),
+            Err(_) => queue.failed(object, job, clock::now()),
+        }
+    }
+}
+
+/// Why a request was not executed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+enum Unfulfilled {
+    /// Another replica was faster.
+    #[error("another replica changed it meanwhile")]
+    Overtaken,
+    /// The API server will not accept it as it is: a source may be too large for a record, even packed.
+    #[error(
+        "its last good version stays in use only until all control planes have ended, or the object is corrected: {0}"
+    )]
+    Unacceptable(String),
+    /// It may succeed later.
+    #[error("{0}; it is tried again")]
+    Failed(String),
+}
+
+impl From<AskError> for Unfulfilled {
+    fn from(error: AskError) -> Self {
+        match error {
+            // 413: the body; 422: the sum of the data, which is judged as a field of the record.
+            AskError::Refused { code: 413 | 422, message } => Self::Unacceptable(message),
+            error => Self::Failed(error.to_string()),
+        }
     }
 }
 
 /// Executes one request. A record that is already as requested is left alone.
-async fn fulfil(client: &Client, namespace: &str, request: &HoldRequest) -> Result<(), String> {
+async fn fulfil(client: &Client, namespace: &str, request: &HoldRequest) -> Result<(), Unfulfilled> {
     match request {
         HoldRequest::Write(hold) => {
             let object = hold.object.reference();
@@ -178,11 +212,11 @@ async fn fulfil(client: &Client, namespace: &str, request: &HoldRequest) -> Resu
                     tracing::warn!("{object} is held at its last good version, stored in {namespace}/{name}");
                     return Ok(());
                 }
-                Answer::Absent => return Err("there is no such namespace".to_owned()),
+                Answer::Absent => return Err(Unfulfilled::Failed("there is no such namespace".to_owned())),
                 Answer::Conflict => {}
             }
             let Some(there) = find(client, kind, namespace, &name).await? else {
-                return Err("the record came and went".to_owned());
+                return Err(Unfulfilled::Overtaken);
             };
             if read(&Decoded::Good(there.clone()))
                 .is_ok_and(|held| json::source(&held) == json::source(&hold.object))
@@ -192,7 +226,7 @@ async fn fulfil(client: &Client, namespace: &str, request: &HoldRequest) -> Resu
             let body = record(&name, namespace, &hold.object, Some(&there.metadata().resource_version));
             match ask(client, Method::PUT, &format!("{collection}/{name}"), Some(body)).await? {
                 Answer::Done(_) => Ok(()),
-                Answer::Conflict | Answer::Absent => Err("another replica wrote it meanwhile".to_owned()),
+                Answer::Conflict | Answer::Absent => Err(Unfulfilled::Overtaken),
             }
         }
         HoldRequest::Erase(object) => {

@@ -17,6 +17,8 @@ use crate::objects::ObjectRef;
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 /// Limit of that interval.
 const MAX_PAUSE: Duration = Duration::from_secs(10);
+/// Interval at which a request is tried again that cannot succeed as it is: the API server's limits may be changed.
+const HOPELESS: Duration = Duration::from_secs(600);
 /// Quiet time after which an object's interval is reset.
 const CALM: Duration = Duration::from_secs(60);
 
@@ -36,6 +38,8 @@ pub(super) struct Job {
     request: HoldRequest,
     at: Instant,
     backoff: Backoff,
+    /// It waits for [`HOPELESS`]; another request of the object need not.
+    hopeless: bool,
 }
 
 impl Job {
@@ -61,9 +65,14 @@ impl Queue {
             HoldRequest::Write(hold) => hold.object.reference(),
             HoldRequest::Erase(object) => object.clone(),
         };
-        if let Some(job) = self.jobs.get_mut(&object) {
+        if let Some(job) = self.jobs.get_mut(&object)
+            && (!job.hopeless || job.request == request)
+        {
             job.request = request;
             return;
+        }
+        if let Some(overtaken) = self.jobs.remove(&object) {
+            self.order.remove(&(overtaken.at, object.clone()));
         }
         let earliest = match self.written.get(&object) {
             Some((at, pause)) if now < *at + CALM => *at + *pause,
@@ -73,6 +82,7 @@ impl Queue {
             request,
             at: earliest.max(now),
             backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(10)),
+            hopeless: false,
         };
         self.put(object, job);
     }
@@ -108,6 +118,14 @@ impl Queue {
     pub(super) fn failed(&mut self, object: ObjectRef, mut job: Job, now: Instant) {
         if !self.jobs.contains_key(&object) {
             job.at = now + job.backoff.next_delay();
+            self.put(object, job);
+        }
+    }
+
+    /// A request failed, and will again.
+    pub(super) fn hopeless(&mut self, object: ObjectRef, mut job: Job, now: Instant) {
+        if !self.jobs.contains_key(&object) {
+            (job.at, job.hopeless) = (now + HOPELESS, true);
             self.put(object, job);
         }
     }
@@ -177,6 +195,24 @@ mod tests {
         let (_, job) = ready(&mut queue, now).unwrap();
         assert_eq!(*job.request(), HoldRequest::Erase(object("a")));
         assert!(matches!(queue.next(now), Next::Wait(None)));
+    }
+
+    /// It would be packed and sent every few seconds for as long as the object is rejected.
+    #[test]
+    fn what_cannot_succeed_is_tried_seldom_and_what_replaces_it_at_once() {
+        let (mut queue, now) = (Queue::default(), clock::now());
+        queue.add(write("a"), now);
+        let (large, job) = ready(&mut queue, now).unwrap();
+        queue.hopeless(large, job, now);
+        queue.add(write("a"), now);
+        let Next::Wait(Some(at)) = queue.next(now) else { panic!("the same again waits") };
+        assert_eq!(at, now + HOPELESS);
+        let (large, job) = ready(&mut queue, at).unwrap();
+        queue.hopeless(large, job, at);
+        queue.add(HoldRequest::Erase(object("a")), at);
+        let (_, job) = ready(&mut queue, at).expect("another request is tried at once");
+        assert_eq!(*job.request(), HoldRequest::Erase(object("a")));
+        assert!(matches!(queue.next(at), Next::Wait(None)), "the large one is not tried again");
     }
 
     #[test]

@@ -150,8 +150,9 @@ async fn a_record_is_replaced_only_as_it_was_read() {
 
         let server = with_record(&object, Some(&other), 409);
         let refused = fulfil(&server.client(), "firth", &write).await;
-        assert!(
-            refused.unwrap_err().contains("another replica"),
+        assert_eq!(
+            refused.unwrap_err(),
+            Unfulfilled::Overtaken,
             "it is tried again, from what is there then"
         );
 
@@ -185,4 +186,28 @@ async fn a_record_is_erased_only_as_it_was_read() {
     let server = with_record(&object, None, 200);
     fulfil(&server.client(), "firth", &erase).await.expect("there is none");
     assert_eq!(methods(&server), ["GET"]);
+}
+
+/// Of two replicas one writes a record that the other one erases: nothing is wrong.
+#[tokio::test]
+async fn a_record_that_came_and_went_is_no_error() {
+    let write = HoldRequest::Write(Hold { object: held(ObjectKind::Ingress, "a.test") });
+    let server = Fake::new(|asked| match asked.method.as_str() {
+        "POST" => status(409),
+        _ => status(404),
+    });
+    let raced = fulfil(&server.client(), "firth", &write).await;
+    assert_eq!(raced, Err(Unfulfilled::Overtaken));
+    assert_eq!(methods(&server), ["POST", "GET"]);
+}
+
+#[tokio::test]
+async fn what_an_api_server_never_takes_is_told_from_what_it_does_not_take_now() {
+    let write = HoldRequest::Write(Hold { object: held(ObjectKind::Ingress, "a.test") });
+    for (code, is_for_good) in [(413, true), (422, true), (403, false), (429, false), (500, false)] {
+        let server = Fake::new(move |_| status(code));
+        let failed = fulfil(&server.client(), "firth", &write).await.unwrap_err();
+        assert_eq!(matches!(failed, Unfulfilled::Unacceptable(_)), is_for_good, "{code}: {failed}");
+        assert_eq!(failed.to_string().contains("it is tried again"), !is_for_good, "{code}: {failed}");
+    }
 }
