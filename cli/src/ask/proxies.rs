@@ -18,6 +18,8 @@ pub(super) struct Proxy {
     address: String,
     acked: String,
     in_sync: bool,
+    /// It has all that its replica offers, which is something else than what the one that was asked offers.
+    in_sync_elsewhere: bool,
     config_behind: u64,
     live_behind: u64,
     refused: Vec<Refused>,
@@ -64,6 +66,7 @@ pub(super) fn views(proxies: Vec<inspect::Proxy>) -> Vec<Proxy> {
             address: proxy.address,
             acked: proxy.acked,
             in_sync: proxy.in_sync,
+            in_sync_elsewhere: proxy.in_sync_elsewhere,
             config_behind: proxy.config_behind,
             live_behind: proxy.live_behind,
             refused: proxy.refused.into_iter().map(Refused::of).collect(),
@@ -150,6 +153,7 @@ fn state(proxy: &Proxy) -> String {
         _ if proxy.silent_seconds.is_some() => {}
         _ if proxy.acked.is_empty() => words.push("starting".to_owned()),
         0 if proxy.in_sync => words.push("in sync".to_owned()),
+        0 if proxy.in_sync_elsewhere => words.push("in sync with another replica's version".to_owned()),
         0 => words.push("catching up".to_owned()),
         behind => words.push(match proxy.behind_seconds {
             Some(seconds) if seconds >= 1.0 => format!("{behind} behind for {seconds:.0} s"),
@@ -223,6 +227,10 @@ mod tests {
         for (proxy, expected) in [
             (proxy(), "in sync"),
             (inspect::Proxy { in_sync: false, ..proxy() }, "catching up"),
+            (
+                inspect::Proxy { in_sync: false, in_sync_elsewhere: true, ..proxy() },
+                "in sync with another replica's version",
+            ),
             (inspect::Proxy { in_sync: false, acked: String::new(), ..proxy() }, "starting"),
             (late(999_000_000), "1 behind"),
             (inspect::Proxy { silent: span(0), ..late(0) }, "SILENT for 0 s"),

@@ -17,7 +17,7 @@ pub(super) struct Replica {
     pub(super) unreachable: String,
     /// Proxies that it had when it last answered, and that are not found elsewhere.
     proxies: u32,
-    /// How it has differed for a minute from the one that was asked; empty if it does not.
+    /// How it has differed for a minute from the one that was asked, or that it is of another build; empty if neither.
     differs: String,
     /// What it may not list, and what follows from that; empty if it may list everything.
     unread: String,

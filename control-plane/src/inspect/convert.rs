@@ -43,6 +43,7 @@ pub(super) fn proxy(proxy: &Proxy, head: &Head, now: Instant) -> inspect::Proxy 
         silent: proxy.silent_since().map(since),
         behind: proxy.behind_since(head).map(since),
         replica: String::new(),
+        in_sync_elsewhere: false,
         lost: false,
     }
 }

@@ -125,16 +125,60 @@ impl Inspect {
     pub(super) async fn fleet(&self) -> (Vec<inspect::Proxy>, Vec<inspect::Replica>) {
         let others = self.peers.ask(None).await;
         let own = self.share_proxies(&self.published.head(), shared::clock::now());
-        let fleet = Fleet::of(own, others, !self.peers.is_none());
-        let members = fleet.members.into_values().filter_map(|member| {
-            let proxy = member.shared.proxy?;
-            let in_sync = proxy.in_sync && member.is_of_the_same;
-            Some(inspect::Proxy { in_sync, replica: member.replica, ..proxy })
-        });
-        let lost =
-            fleet.lost.into_values().map(|proxy| inspect::Proxy { in_sync: false, lost: true, ..proxy });
-        let mut proxies: Vec<_> = members.chain(lost).collect();
-        proxies.sort_unstable_by(|a, b| a.id.cmp(&b.id));
-        (proxies, fleet.replicas)
+        listed(Fleet::of(own, others, !self.peers.is_none()))
+    }
+}
+
+/// The proxies by id, as the replica that answers sees them, and the replicas.
+fn listed(fleet: Fleet) -> (Vec<inspect::Proxy>, Vec<inspect::Replica>) {
+    let members = fleet.members.into_values().filter_map(|member| {
+        let proxy = member.shared.proxy?;
+        let in_sync = proxy.in_sync && member.is_of_the_same;
+        let in_sync_elsewhere = proxy.in_sync && !member.is_of_the_same;
+        Some(inspect::Proxy { in_sync, in_sync_elsewhere, replica: member.replica, ..proxy })
+    });
+    let lost = fleet.lost.into_values().map(|proxy| inspect::Proxy { in_sync: false, lost: true, ..proxy });
+    let mut proxies: Vec<_> = members.chain(lost).collect();
+    proxies.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+    (proxies, fleet.replicas)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::peers::fleet::Other;
+
+    fn share(state: u8, id: &str, in_sync: bool) -> inspect::ShareResponse {
+        let proxy = inspect::Proxy { id: id.to_owned(), in_sync, ..Default::default() };
+        let shared = inspect::SharedProxy { id: id.to_owned(), proxy: Some(proxy), ..Default::default() };
+        inspect::ShareResponse {
+            replica: vec![state; 16].into(),
+            state: vec![state; 32].into(),
+            proxies: vec![shared],
+            ..Default::default()
+        }
+    }
+
+    /// With a replica of another build it would be "catching up" for as long as both run.
+    #[test]
+    fn one_that_has_all_that_its_replica_offers_is_told_from_one_that_catches_up() {
+        let at = SocketAddr::from(([127, 0, 0, 1], 1));
+        for (own, other, in_sync, expected) in [
+            (1, 1, true, (true, false)),
+            (1, 2, true, (false, true)),
+            (1, 1, false, (false, false)),
+            (1, 2, false, (false, false)),
+        ] {
+            let others = vec![Other::answered(at, share(other, "there", in_sync))];
+            let (proxies, _) = listed(Fleet::of(share(own, "here", true), others, true));
+            let said: Vec<_> = proxies.iter().map(|it| (it.in_sync, it.in_sync_elsewhere)).collect();
+            assert_eq!(said, [(true, false), expected], "{own} {other}");
+        }
+        let lost = inspect::Proxy { id: "lost".to_owned(), in_sync: true, ..Default::default() };
+        let lost = Other::lost(at, String::new(), "no answer".to_owned(), vec![lost]);
+        let (proxies, _) = listed(Fleet::of(share(1, "here", true), vec![lost], true));
+        assert_eq!((proxies[1].lost, proxies[1].in_sync, proxies[1].in_sync_elsewhere), (true, false, false));
     }
 }

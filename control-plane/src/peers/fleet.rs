@@ -123,7 +123,7 @@ pub struct Fleet {
 impl Fleet {
     /// Combines what this replica knows with what the others do.
     pub fn of(own: inspect::ShareResponse, others: Vec<Other>, has_peers: bool) -> Self {
-        let (state, object) = (own.state.clone(), own.object.clone());
+        let (state, object, own_revision) = (own.state.clone(), own.object.clone(), own.compile_revision);
         let mut fleet = Self { settled: own.settled, ..Self::default() };
         let (name, unread) = (own.name.clone(), said_of(&own));
         if has_peers || !unread.is_empty() {
@@ -139,7 +139,10 @@ impl Fleet {
                     fleet.replicas.push(inspect::Replica {
                         address,
                         name: name.clone(),
-                        differs,
+                        differs: match own_revision == share.compile_revision || is_of_the_same {
+                            true => differs,
+                            false => of_another_build(share.compile_revision, own_revision),
+                        },
                         unread: said_of(&share),
                         ..Default::default()
                     });
@@ -178,6 +181,14 @@ impl Fleet {
             }
         }
     }
+}
+
+/// What two compile revisions mean where what is offered differs, as in a rolling upgrade.
+fn of_another_build(its: u32, own: u32) -> String {
+    format!(
+        "is of another build (compile revision {its}, this one {own}), which makes something else of the same objects: \
+         ask it about its proxies"
+    )
 }
 
 /// What a replica may not list, in words.
@@ -297,6 +308,25 @@ mod tests {
         assert!(Fleet::of(share(1, vec![]), vec![equal], true).members["a"].is_of_the_same);
         let begins = inspect::ShareResponse { settled: false, ..share(3, vec![]) };
         assert!(!Fleet::of(share(1, vec![]), vec![Other::answered(at(3), begins)], true).settled);
+    }
+
+    /// In a rolling upgrade it is not known here how far its proxies are, and why not is said.
+    #[test]
+    fn a_replica_of_another_build_that_offers_something_else_is_named() {
+        let of = |replica: u8, compile_revision, state| {
+            let state = vec![state; 32].into();
+            inspect::ShareResponse { compile_revision, state, ..share(replica, vec![]) }
+        };
+        let said = |revision, state| {
+            let other = Other::answered(at(2), of(2, revision, state)).differing("other words");
+            Fleet::of(of(1, 2, 7), vec![other], true).replicas.remove(1).differs
+        };
+        assert_eq!(said(2, 8), "other words");
+        for other in [1, 3] {
+            let expected = format!("is of another build (compile revision {other}, this one 2), ");
+            assert!(said(other, 8).starts_with(&expected), "{}", said(other, 8));
+            assert_eq!(said(other, 7), "other words", "what is offered is the same");
+        }
     }
 
     #[test]
