@@ -209,7 +209,8 @@ pub struct Args {
     /// Folder, used by this process alone, for the history and for pins and holds of a manifests folder. Default: they are lost when the process ends
     #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Limit of the configuration versions kept in the history; the newest two are always kept
+    /// Limit of the configuration versions kept in the history: of the older half, those that were replaced soonest
+    /// are dropped first; the newest two are always kept
     #[arg(long, env = "FIRTH_HISTORY_COUNT", value_name = "N", default_value = "1000")]
     pub history_count: usize,
     /// Limit of the memory for the history, such as 64Mi; each version counts with the size of its changes

@@ -324,6 +324,7 @@ impl Store {
             cause: Arc::clone(cause),
             origin,
             released: true,
+            skipped: 0,
             root: Root::default(),
             snapshot: Snapshot::default(),
         };
@@ -355,6 +356,7 @@ impl Store {
             changed: delta.len(),
             bytes: delta.up.iter().map(|entry| entry.wire_size()).sum(),
             released: false,
+            skipped: 0,
         };
         self.remember_version(version, first);
     }

@@ -21,6 +21,8 @@ pub(super) struct Entry {
     bytes: u64,
     resources: u32,
     held_back: bool,
+    /// Versions between the previous one and this that are not kept any more.
+    skipped: u32,
     pinned: bool,
 }
 
@@ -43,6 +45,7 @@ pub(super) fn views(answer: inspect::HistoryResponse, mut pinned: Option<&str>) 
             bytes: entry.bytes,
             resources: entry.resources,
             held_back: entry.held_back,
+            skipped: entry.skipped,
         })
         .collect()
 }
@@ -64,7 +67,11 @@ pub(super) fn text(entries: &[Entry]) -> String {
             entry.changed.to_string(),
             size(entry.bytes),
             entry.manager.clone(),
-            entry.cause.clone(),
+            match entry.skipped {
+                0 => entry.cause.clone(),
+                1 => format!("{}; the version before it is not kept", entry.cause),
+                count => format!("{}; {count} versions before it are not kept", entry.cause),
+            },
         ]);
     }
     columns.render(0)
@@ -98,6 +105,7 @@ mod tests {
             bytes: 214,
             resources: 12,
             held_back: false,
+            skipped: 0,
         };
         let held_back = inspect::HistoryEntry { held_back: true, ..entry.clone() };
         let pinned = views(
@@ -109,6 +117,14 @@ mod tests {
         );
         assert_eq!(pinned.iter().map(|entry| entry.pinned).collect::<Vec<_>>(), [false, true, false]);
         assert!(text(&pinned).contains("  held back  "));
+        for (skipped, said) in [
+            (1, "10 -> 50; the version before it is not kept\n"),
+            (7, "; 7 versions before it are not kept\n"),
+        ] {
+            let entry = inspect::HistoryEntry { skipped, ..entry.clone() };
+            let views = views(inspect::HistoryResponse { entries: vec![entry], ..Default::default() }, None);
+            assert!(text(&views).ends_with(said), "{}", text(&views));
+        }
         let views = views(inspect::HistoryResponse { entries: vec![entry], ..Default::default() }, None);
         let expected = "\
 VERSION       TIME                      ACKED   CHANGED  SIZE   BY    CAUSE

@@ -115,6 +115,7 @@ pub(super) fn history(version: &PastVersion, offered: Option<usize>, reach: &Rea
         bytes: version.bytes as u64,
         resources: version.snapshot.len() as u32,
         held_back: offered.is_none(),
+        skipped: version.skipped as u32,
     }
 }
 

@@ -1,12 +1,15 @@
 //! The history: earlier versions of the configuration.
 //!
 //! **Invariant:** bounded by number, by bytes and by age, and never without the newest version, the one before it and the one
-//! that is pinned: there is always something to go back to.
+//! that is pinned: there is always something to go back to. Where it is full, it is thinned ([`thin`]).
+
+mod thin;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use imbl::Vector;
+use shared::delta::Delta;
 use shared::snapshot::Snapshot;
 use shared::version::{Root, Seq};
 
@@ -59,6 +62,9 @@ pub struct PastVersion {
     pub bytes: usize,
     /// Whether it was offered; otherwise it was compiled while a pin was in force.
     pub released: bool,
+    /// Number of versions between it and the previous one that have been forgotten: `changed` and `bytes` include what
+    /// they changed.
+    pub skipped: usize,
 }
 
 impl PastVersion {
@@ -112,22 +118,54 @@ impl History {
         self.bytes += version.cost();
         self.versions.push_back(Arc::clone(&version));
         loop {
-            let is_pinned = self.versions.front().is_some_and(|it| Some(it.root) == self.pinned);
-            let oldest = usize::from(is_pinned);
-            if self.versions.len() <= ALWAYS + oldest || !self.is_too_much(oldest, &version) {
+            let kept = self.pinned.and_then(|root| self.place_in_force(root));
+            let oldest = usize::from(kept == Some(0));
+            let is_besides = |kept: usize| kept + ALWAYS < self.versions.len();
+            if self.versions.len() <= ALWAYS + usize::from(kept.is_some_and(is_besides)) {
                 return;
             }
-            self.bytes -= self.versions.remove(oldest).cost();
+            let place = match self.is_old(oldest, &version) {
+                true => Some(oldest),
+                false if self.is_full() => thin::least_missed(self.versions.iter().map(|it| &**it), kept),
+                false => return,
+            };
+            self.forget(place.unwrap_or(oldest));
         }
     }
 
-    fn is_too_much(&self, place: usize, newest: &PastVersion) -> bool {
-        let Bounds { count, bytes, age } = self.bounds;
+    /// The place of a version that is pinned; if it is there repeatedly, where it came into force last.
+    fn place_in_force(&self, root: Root) -> Option<usize> {
+        let in_force = self.versions.iter().rposition(|it| it.root == root && it.released);
+        in_force.or_else(|| self.versions.iter().rposition(|it| it.root == root))
+    }
+
+    fn is_full(&self) -> bool {
+        self.versions.len() > self.bounds.count || self.bytes > self.bounds.bytes
+    }
+
+    /// Whether a version was replaced too long ago.
+    fn is_old(&self, place: usize, newest: &PastVersion) -> bool {
         // A version that was compiled while a pin was in force replaced none that was offered.
         let is_released = self.versions.get(place).is_some_and(|it| it.released);
         let next = self.versions.iter().skip(place + 1).find(|it| it.released || !is_released);
-        let replaced = next.map(|next| next.age(newest));
-        self.versions.len() > count || self.bytes > bytes || replaced.is_some_and(|since| since > age)
+        next.is_some_and(|next| next.age(newest) > self.bounds.age)
+    }
+
+    /// Removes a version. The next one differs from the one before it by more then, and what it shares with the removed one
+    /// stays in memory.
+    fn forget(&mut self, place: usize) {
+        let gone = self.versions.remove(place);
+        self.bytes -= gone.cost();
+        let Some(before) = place.checked_sub(1).and_then(|before| self.versions.get(before)) else { return };
+        let before = Arc::clone(before);
+        let Some(next) = self.versions.get_mut(place) else { return };
+        self.bytes -= next.cost();
+        let delta = Delta::between(&before.snapshot, &next.snapshot);
+        let next = Arc::make_mut(next);
+        next.changed = delta.len();
+        next.bytes = delta.up.iter().map(|entry| entry.wire_size()).sum();
+        next.skipped += gone.skipped + 1;
+        self.bytes += next.cost();
     }
 
     /// The versions, the newest first.
@@ -204,122 +242,4 @@ pub enum NotOne {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn version(seq: u64, root: [u8; 16], bytes: usize, hours: u64) -> PastVersion {
-        PastVersion {
-            seq: Seq(seq),
-            root: Root(root),
-            snapshot: Snapshot::default(),
-            time: SystemTime::UNIX_EPOCH + Duration::from_secs(hours * 3600),
-            made: None,
-            cause: "test".into(),
-            origin: Origin::default(),
-            changed: 1,
-            bytes,
-            released: true,
-        }
-    }
-
-    fn seqs(history: &History) -> Vec<u64> {
-        history.newest_first().map(|version| version.seq.0).collect()
-    }
-
-    const BOUNDS: Bounds = Bounds { count: 10, bytes: 1 << 20, age: Duration::from_secs(24 * 3600) };
-
-    #[test]
-    fn bounded_by_number_and_bytes() {
-        let mut history = History::new(BOUNDS);
-        for seq in 0..15 {
-            history.push(version(seq, [seq as u8; 16], 10, 1));
-        }
-        assert_eq!((history.len(), history.bytes()), (10, (10 + VERSION + CHANGE) * 10));
-
-        history.push(version(20, [1; 16], 1 << 20, 1));
-        assert_eq!(seqs(&history), [20, 14], "there is something to go back to, however large the newest is");
-        history.push(version(21, [2; 16], 0, 1));
-        assert_eq!(seqs(&history), [21, 20]);
-    }
-
-    /// Nothing changed for a month, then something broke: the good version must still be there.
-    #[test]
-    fn a_version_is_as_old_as_what_took_its_place() {
-        let mut history = History::new(BOUNDS);
-        for (seq, hours) in [(1, 0), (2, 1), (3, 720), (4, 721)] {
-            history.push(version(seq, [seq as u8; 16], 0, hours));
-        }
-        assert_eq!(seqs(&history), [4, 3, 2]);
-        history.push(version(5, [5; 16], 0, 745));
-        assert_eq!(seqs(&history), [5, 4, 3]);
-    }
-
-    /// A clock that was ten years ahead for a moment left the newest two.
-    #[test]
-    fn a_clock_that_is_set_makes_no_version_old() {
-        let start = shared::clock::now();
-        let made = |seq: u64, hours: u64, after: u64| PastVersion {
-            made: Some(start + Duration::from_secs(after * 3600)),
-            ..version(seq, [seq as u8; 16], 0, hours)
-        };
-        let mut history = History::new(BOUNDS);
-        for (seq, after) in [(1, 0), (2, 1), (3, 2)] {
-            history.push(made(seq, after, after));
-        }
-        history.push(made(4, 87_600, 3));
-        assert_eq!(seqs(&history), [4, 3, 2, 1]);
-        history.push(made(5, 4, 26));
-        assert_eq!(seqs(&history), [5, 4, 3, 2], "a day after the first was replaced");
-        // Of an earlier process: there is only the wall clock.
-        let mut history = History::new(BOUNDS);
-        [(1, 0), (2, 1), (3, 2)]
-            .into_iter()
-            .for_each(|(seq, hours)| history.push(version(seq, [1; 16], 0, hours)));
-        history.push(made(4, 26, 0));
-        assert_eq!(seqs(&history), [4, 3, 2]);
-    }
-
-    /// A pinned version is older than all that are compiled meanwhile, and is the one that an operator knows to be
-    /// good.
-    #[test]
-    fn a_version_that_is_pinned_stays_and_is_as_old_as_what_took_its_place() {
-        let mut history = History::new(BOUNDS);
-        history.push(version(1, [1; 16], 0, 0));
-        history.push(version(2, [2; 16], 0, 1));
-        history.pin(Some(Root([2; 16])));
-        let held_back = |seq| PastVersion { released: false, ..version(seq, [seq as u8; 16], 0, 100 * seq) };
-        (3..30).for_each(|seq| history.push(held_back(seq)));
-        assert_eq!(seqs(&history), [29, 28, 2]);
-        // The end of the pin.
-        history.push(version(30, [29; 16], 0, 2_990));
-        history.pin(None);
-        history.push(version(31, [31; 16], 0, 3_000));
-        assert_eq!(seqs(&history), [31, 30, 29, 2], "it was in force until ten hours ago");
-        history.push(version(32, [32; 16], 0, 3_015));
-        assert_eq!(seqs(&history), [32, 31, 30]);
-    }
-
-    #[test]
-    fn what_this_process_made_stays_and_so_does_what_is_pinned_of_it() {
-        let mut history = History::new(BOUNDS);
-        history.push(version(0, [9; 16], 7, 0));
-        history.push(version(1, [1; 16], 0, 1));
-        history.pin(Some(Root([1; 16])));
-        history.push(version(2, [2; 16], 0, 2));
-        let mut kept = history.of_this_process();
-        assert_eq!((seqs(&kept), kept.bytes()), (vec![2, 1], 2 * (VERSION + CHANGE)));
-        (3..30).for_each(|seq| kept.push(version(seq, [seq as u8; 16], 0, 100 * seq)));
-        assert_eq!(seqs(&kept), [29, 28, 1], "the pinned one");
-    }
-
-    #[test]
-    fn digits_name_one_version_or_none() {
-        let mut history = History::default();
-        history.push(version(1, [0xab; 16], 0, 1));
-        history.push(version(2, [0xac; 16], 0, 1));
-        history.push(version(3, [0xab; 16], 0, 1));
-        assert_eq!(history.find("ababab").unwrap().seq, Seq(3));
-        assert_eq!(history.find("a").unwrap_err(), NotOne::Several);
-        assert_eq!(history.find("ffffff").unwrap_err(), NotOne::None);
-    }
-}
+mod tests;

@@ -31,6 +31,9 @@ pub(super) struct Cause {
     /// Left out for versions that were offered.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     held_back: bool,
+    /// Left out where there are none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    skipped: usize,
     /// The source of the history. Missing before that is known, and in records of earlier builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     of: Option<Arc<str>>,
@@ -40,9 +43,15 @@ impl Cause {
     /// Parses a stored cause.
     pub(super) fn read(text: &[u8]) -> Self {
         let line = || String::from_utf8_lossy(text).into();
-        let alone = |_| Self { line: line(), origin: Origin::default(), held_back: false, of: None };
+        let alone =
+            |_| Self { line: line(), origin: Origin::default(), held_back: false, skipped: 0, of: None };
         serde_json::from_slice(text).unwrap_or_else(alone)
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// Encodes a version as the difference from the previous one; from nothing, it is complete in itself.
@@ -60,7 +69,7 @@ pub(super) fn write(before: &Snapshot, version: &PastVersion, of: Option<&Arc<st
     };
     let line = &version.cause[..version.cause.floor_char_boundary(CAUSE_MAX)];
     let (origin, held_back) = (version.origin.clone(), !version.released);
-    let cause = Cause { line: line.into(), origin, held_back, of: of.cloned() };
+    let cause = Cause { line: line.into(), origin, held_back, skipped: version.skipped, of: of.cloned() };
     // Only string keys: these can always be encoded.
     let cause = serde_json::to_vec(&cause).unwrap_or_default();
     let time = version.time.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -122,7 +131,7 @@ fn read<'a>(mut bytes: &'a [u8], before: &Snapshot) -> Option<Read<'a>> {
     let time = UNIX_EPOCH.checked_add(Duration::from_millis(record.try_get_u64_le().ok()?))?;
     let cause_length = record.try_get_u32_le().ok()? as usize;
     let (cause, batch) = record.split_at_checked(cause_length)?;
-    let Cause { line, origin, held_back, of } = Cause::read(cause);
+    let Cause { line, origin, held_back, skipped, of } = Cause::read(cause);
     let batch = config::Batch::decode(Bytes::copy_from_slice(batch)).ok()?;
     let mut snapshot = if batch.from == 0 { Snapshot::default() } else { before.clone() };
     let delta = delta(batch.up, batch.removed)?;
@@ -140,6 +149,7 @@ fn read<'a>(mut bytes: &'a [u8], before: &Snapshot) -> Option<Read<'a>> {
         changed: delta.len(),
         bytes: delta.up.iter().map(|entry| entry.wire_size()).sum(),
         released: !held_back,
+        skipped,
     };
     Some((version, of, left))
 }
