@@ -73,20 +73,28 @@ pub(super) static ROWS: &[&Row] = &[
     &DISABLE_PROXY_INTERCEPT_ERRORS,
 ];
 
-/// `None`: ingress-nginx checks the list without its spaces, so that it passes, and then cannot read it with them.
+/// `None`: ingress-nginx checks the list without its spaces, so that it passes, and then cannot read it with them. What
+/// it checks does not need commas.
 const STATUSES: Grammar<Option<Vec<u32>>> = Grammar {
     words: "statuses from 400 to 599 with commas between them",
     read: |text| {
         let text = text.trim();
-        let status = |item: &str| item.parse().ok().filter(|status| (400..600).contains(status));
         let plain = text.replace(' ', "");
-        let statuses: Vec<_> =
-            plain.strip_suffix(',').unwrap_or(&plain).split(',').map(status).collect::<Option<_>>()?;
-        Some((plain == text && !text.ends_with(',')).then_some(statuses))
+        let passes = |run: &str| !run.is_empty() && run.as_bytes().chunks(3).all(is_status);
+        if !plain.strip_suffix(',').unwrap_or(&plain).split(',').all(passes) {
+            return None;
+        }
+        let numbers: Option<Vec<u32>> = text.split(',').map(|item| item.parse().ok()).collect();
+        let Some(statuses) = numbers else { return Some(None) };
+        statuses.iter().all(|status| (400..600).contains(status)).then_some(Some(statuses))
     },
     good: &["404,503"],
-    bad: &["404,foo", "399", "600", "404,,503"],
+    bad: &["404,foo", "399", "600", "404,,503", "404503", "40 4503 4"],
 };
+
+fn is_status(digits: &[u8]) -> bool {
+    matches!(digits, [b'4' | b'5', tens, ones] if tens.is_ascii_digit() && ones.is_ascii_digit())
+}
 
 const ANY_STATUSES: Grammar<(Vec<u32>, Vec<String>)> = Grammar {
     words: "statuses from 300 to 599 with commas between them",
@@ -150,6 +158,8 @@ mod tests {
             ("404,503", configured(&[404, 503]), 0),
             (" 404 ", configured(&[404]), 0),
             ("404, 503", None, 1),
+            ("404 503", None, 1),
+            ("40 4", None, 1),
             ("404,503,", None, 1),
             ("404,foo", None, 1),
         ] {
