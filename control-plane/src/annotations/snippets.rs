@@ -18,6 +18,7 @@ mod internal;
 pub(crate) mod limits;
 mod lists;
 pub(crate) mod of_fleet;
+mod pace;
 mod pages;
 mod real_ip;
 mod restriction;
@@ -38,6 +39,7 @@ pub use self::headers::OfHosts;
 use self::headers::{Headers, SnippetContext};
 pub use self::limits::Limits;
 pub use self::lists::Lists;
+use self::pace::Pace;
 use self::restriction::restricts;
 use self::shortcuts::{Rewrites, Taken};
 pub use self::zones::Zones;
@@ -221,7 +223,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut taken = Taken::default();
     let (mut lists, mut tls, mut cookies, mut limits, mut addresses) = (None, None, None, None, None);
     let (mut pages, mut substitutions, mut chunks, mut wait) = (None, None, None, None);
-    let (mut told, mut closed) = (Vec::new(), Vec::new());
+    let (mut told, mut closed, mut pace) = (Vec::new(), Vec::new(), Pace::default());
     let rest = snippet.map(|mut directives| {
         let (server, location) = whole(to);
         if place == SnippetContext::Server {
@@ -237,6 +239,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         if place == SnippetContext::Location {
             rest.retain(|it| !is_idle(it, to));
             chunks = framing::take(&mut rest);
+            pace = Pace::take(&mut rest, to);
         }
         if !caches(server.iter().chain(&location)) {
             rest.retain(|it| it.depth > 0 || it.is_block || !it.name().starts_with("proxy_cache_"));
@@ -300,6 +303,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     if chunks.is_some() {
         to.location.chunked_transfer_encoding = chunks;
     }
+    pace.put(&mut to.location);
     match (limits, place) {
         (None, _) => {}
         (limits, SnippetContext::Server) => to.of_hosts.get_or_insert_default().limits = limits,

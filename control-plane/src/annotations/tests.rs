@@ -368,6 +368,27 @@ fn the_rest_is_reported() {
     assert!(parsed.faults[0].reason.contains("write it in configuration-snippet"), "{:?}", parsed.faults);
 }
 
+/// Where nginx would refuse it, or it can not be said exactly, it denies.
+#[test]
+fn a_snippet_says_how_fast_answers_are_sent() {
+    let parsed = all(&[("configuration-snippet", "limit_rate_after 1m; limit_rate 100k;")]);
+    let location = &parsed.serving.location;
+    assert_eq!((location.limit_rate, location.limit_rate_after), (Some(100), Some(1024)));
+    assert!(!denies(&parsed) && parsed.faults.is_empty(), "{:?}", parsed.faults);
+    let parsed = all(&[("limit-rate-after", "5"), ("configuration-snippet", "limit_rate 1k;")]);
+    let location = &parsed.serving.location;
+    assert_eq!((location.limit_rate, location.limit_rate_after), (Some(1), Some(5)));
+    for text in [
+        "limit_rate 1000;",
+        "limit_rate $a;",
+        "limit_rate 1k; limit_rate 2k;",
+        "if ($arg_a) { limit_rate 1k; }",
+    ] {
+        assert!(denies(&all(&[("configuration-snippet", text)])), "{text}");
+    }
+    assert!(denies(&all(&[("limit-rate", "5"), ("configuration-snippet", "limit_rate 1k;")])));
+}
+
 /// A report never claims that something is served without a feature while it answers 503.
 #[test]
 fn siblings_of_a_denial_claim_nothing() {

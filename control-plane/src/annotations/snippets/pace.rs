@@ -1,0 +1,67 @@
+//! How fast answers are sent to clients: nginx' `limit_rate` and `limit_rate_after`.
+
+use shared::policy::LocationPolicy;
+
+use super::Draft;
+use super::tokens::{Directive, take_one};
+
+/// What a snippet says of it, in kilobytes.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub(super) struct Pace {
+    rate: Option<u32>,
+    after: Option<u32>,
+}
+
+impl Pace {
+    /// Takes the directives out of a snippet of a location, each if it says one number of kilobytes and no annotation says
+    /// another: nginx refuses the second one.
+    pub(super) fn take(directives: &mut Vec<Directive>, to: &Draft<'_>) -> Self {
+        let mut take = |name: &str| match to.text(&name.replace('_', "-")) {
+            None => take_one(directives, name, kilobytes),
+            Some(_) => None,
+        };
+        Self { rate: take("limit_rate"), after: take("limit_rate_after") }
+    }
+
+    /// Sets the fields of a location.
+    pub(super) fn put(self, policy: &mut LocationPolicy) {
+        policy.limit_rate = self.rate.or(policy.limit_rate);
+        policy.limit_rate_after = self.after.or(policy.limit_rate_after);
+    }
+}
+
+/// The size as nginx reads it, if it is a whole number of kilobytes.
+fn kilobytes(word: &str) -> Option<u32> {
+    let (digits, shift) = match word.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 10),
+        None => word.strip_suffix(['m', 'M']).map_or((word, 0), |digits| (digits, 20)),
+    };
+    let number: u64 = digits.parse().ok().filter(|_| digits.bytes().all(|it| it.is_ascii_digit()))?;
+    let bytes = number.checked_mul(1 << shift)?;
+    u32::try_from(bytes >> 10).ok().filter(|_| bytes.is_multiple_of(1 << 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_in_whole_kilobytes() {
+        for (word, expected) in [
+            ("100k", Some(100)),
+            ("5K", Some(5)),
+            ("2m", Some(2048)),
+            ("1M", Some(1024)),
+            ("51200", Some(50)),
+            ("0", Some(0)),
+            ("1000", None),
+            ("1g", None),
+            ("k", None),
+            ("+1k", None),
+            ("$rate", None),
+            ("18446744073709551615m", None),
+        ] {
+            assert_eq!(kilobytes(word), expected, "{word}");
+        }
+    }
+}
