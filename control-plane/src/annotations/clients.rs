@@ -168,24 +168,48 @@ const SOME_SECONDS: Grammar<u32> = Grammar {
     bad: &["0", "60s", "-1"],
 };
 
-/// A span as Go writes it, with one unit; in milliseconds.
+/// A span as Go writes it: numbers with units, such as `1m30s` or `1.5s`; in milliseconds, rounded up.
 const SPAN: Grammar<u32> = Grammar {
-    words: "a span such as 5s or 500ms",
+    words: "a span such as 5s, 1m30s or 500ms",
     read: |text| {
-        let at = text.find(|c: char| !c.is_ascii_digit())?;
-        let (number, unit) = text.split_at(at);
-        let unit = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            _ => return None,
-        };
-        number.parse::<u32>().ok()?.checked_mul(unit).filter(|span| *span > 0)
+        let (mut nanoseconds, mut rest) = (0_u64, text.strip_prefix('+').unwrap_or(text));
+        while !rest.is_empty() {
+            let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+            let (number, behind) = rest.split_at(end);
+            let end = behind.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(behind.len());
+            let (unit, behind) = behind.split_at(end);
+            nanoseconds = nanoseconds.checked_add(nanoseconds_of(number, unit)?)?;
+            rest = behind;
+        }
+        u32::try_from(nanoseconds.div_ceil(1_000_000)).ok().filter(|span| *span > 0)
     },
-    good: &["10s", "500ms", "1m"],
-    bad: &["5", "s", "0s", "-5s", "5 s", "2000h"],
+    good: &["10s", "500ms", "1m", "1m30s", "1.5s"],
+    bad: &["5", "s", "0s", "-5s", "5 s", "2000h", "1m30", ".s", "1.2.3s"],
 };
+
+/// A part of such a span.
+fn nanoseconds_of(number: &str, unit: &str) -> Option<u64> {
+    let unit: u64 = match unit {
+        "ns" => 1,
+        "us" | "µs" | "μs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let (mut part, mut digit) = (0, unit);
+    for byte in fraction.bytes() {
+        digit /= 10;
+        part += digit * u64::from(char::from(byte).to_digit(10)?);
+    }
+    whole.checked_mul(unit)?.checked_add(part)
+}
 
 /// A number and a size, as nginx takes them.
 const BUFFERS: Grammar<Buffers> = Grammar {
@@ -203,6 +227,25 @@ const BUFFERS: Grammar<Buffers> = Grammar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans_are_sums_of_parts() {
+        for (text, expected) in [
+            ("1m30s", Some(90_000)),
+            ("1h1m1s1ms", Some(3_661_001)),
+            ("1.5s", Some(1_500)),
+            (".25s", Some(250)),
+            ("2.s", Some(2_000)),
+            ("+5s", Some(5_000)),
+            ("1us", Some(1)),
+            ("1.5", None),
+            ("1s-2s", None),
+            ("1d", None),
+            ("99999999999999999999s", None),
+        ] {
+            assert_eq!((SPAN.read)(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn buffers_are_a_number_and_a_size() {
