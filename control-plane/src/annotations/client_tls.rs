@@ -7,7 +7,7 @@ use super::draft::Draft;
 use super::row::{Effect, Row, Spec};
 use super::streams;
 use super::upstream_tls::PROTOCOLS_OF_TLS;
-use super::value::{BOOL, Grammar};
+use super::value::{ANY, BOOL, Grammar};
 use crate::problem::{Severity, shown};
 
 /// `ssl-ciphers`.
@@ -30,6 +30,24 @@ pub(crate) static SSL_ECDH_CURVE: Row = Row {
     ),
     default: "auto",
     doc: "Groups of the key exchange with clients, in OpenSSL's words; of X25519MLKEM768, X25519, prime256v1 and secp384r1, which are known here, those that it names",
+    ..Row::NEW
+};
+
+/// `ssl-dh-param`.
+pub(crate) static SSL_DH_PARAM: Row = Row {
+    name: "ssl-dh-param",
+    value: &Spec(ANY, Effect::Unnoticed("the suites that would use it are not known here")),
+    doc: "Secret with parameters for the suites of `DHE`",
+    ..Row::NEW
+};
+
+/// `ssl-early-data`.
+pub(crate) static SSL_EARLY_DATA: Row = Row {
+    name: "ssl-early-data",
+    value: &Spec(BOOL, Effect::Unnoticed("clients send what is not taken early again, after the handshake")),
+    default: "false",
+    doc: "Clients that come back may send a request before the handshake ends",
+    harmless: true,
     ..Row::NEW
 };
 
