@@ -6,7 +6,7 @@ use std::time::Duration;
 use data_plane::local::Limits;
 use data_plane::table::Timeouts;
 use shared::policy::LocationPolicy;
-use shared::resource::{PathType, Resource, Route};
+use shared::resource::{PathType, Resource, Route, Settings};
 
 use super::harness::*;
 
@@ -44,6 +44,21 @@ fn posted(proxy: &Proxy, path: &str, bytes: usize, chunked: bool) -> (u16, Strin
         false => format!("{head}Content-Length: {bytes}\r\n\r\n{body}"),
     });
     (answer.status, answer.text().to_owned())
+}
+
+/// As in nginx, whose catch-all host has the fleet's limit.
+#[test]
+fn a_body_that_is_too_long_for_the_fleet_is_not_not_found() {
+    let mut proxy = Proxy::with(Limits::default());
+    let posted = |proxy: &Proxy, bytes: usize| {
+        let head = format!("POST / HTTP/1.1\r\nHost: unknown.test\r\nContent-Length: {bytes}\r\n\r\n");
+        Client::new(proxy.http).ask(&(head + &"x".repeat(bytes))).status
+    };
+    proxy.config(vec![("_", Resource::Host(Default::default()))]);
+    assert_eq!([10, (1 << 20) + 1].map(|bytes| posted(&proxy, bytes)), [404, 413]);
+    let settings = Settings { defaults: most(10), ..Settings::default() };
+    proxy.config(vec![("default", Resource::Settings(settings))]);
+    assert_eq!([10, 11].map(|bytes| posted(&proxy, bytes)), [404, 413]);
 }
 
 /// nginx finds the location with the slash first, and the size of that one counts.

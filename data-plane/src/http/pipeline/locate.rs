@@ -167,10 +167,12 @@ fn follow(exchange: &mut Exchange<'_>, found: RouteOutcome, answers: Option<Arc<
             (exchange.redirecting, exchange.header_scope) = (Some(entry), HeaderScope::WithoutCors);
             Break(Reply::redirect(local, 301, location))
         }
-        RouteOutcome::DefaultBackend { silent, entry, target, blocked } => {
+        RouteOutcome::DefaultBackend { silent, entry, target, blocked, bodies } => {
             (exchange.info.silent, exchange.info.default_backend) = (silent, true);
             of_host(exchange)?;
             let Some(entry) = entry else {
+                exchange.sizes = bodies.over(exchange.sizes);
+                size::size(exchange)?;
                 if blocked {
                     return Break(Reply::page(local, 403));
                 }
@@ -375,7 +377,8 @@ fn find(table: &HostTable, ask: &Ask<'_, '_>, normal: &Normalised<'_>) -> RouteO
             let entry = table.unclaimed().cloned();
             // If there is a location, it checks the list itself.
             let blocked = entry.is_none() && table.policy().addresses.blocks(client, catch_all);
-            RouteOutcome::DefaultBackend { silent: !logged, entry, target, blocked }
+            let bodies = table.policy().bodies;
+            RouteOutcome::DefaultBackend { silent: !logged, entry, target, blocked, bodies }
         }
     }
 }

@@ -7,6 +7,7 @@ use shared::template::Template;
 
 use super::kept_out::Shown;
 use crate::http::pipeline::certificates::ClientRefusal;
+use crate::table::policy::bodies::Bodies;
 use crate::table::{HostEntry, PathEntry, Policy};
 
 /// What a request leads to.
@@ -32,6 +33,8 @@ pub(super) enum RouteOutcome {
         target: Option<Vec<u8>>,
         /// There is none, and the client's address is blocked.
         blocked: bool,
+        /// The fleet's size limits, which count if there is none.
+        bodies: Bodies,
     },
     /// None: the proxy responds by itself.
     Own(Own),
