@@ -170,22 +170,6 @@ fn what_the_default_backend_says_in_place_of_another_is_replaced_as_the_others()
     assert_eq!(asked("127.0.0.2", "403"), 3, "nobody who is kept out is let in for a page");
 }
 
-/// In ingress-nginx a server of its own sends that page.
-#[test]
-fn page_for_want_of_a_default_backend_is_replaced_as_a_backends() {
-    let (origin, errors) = (answers("200 OK"), answers("418 Teapot"));
-    let mut proxy = proxy(&origin, &errors, LocationPolicy::default());
-    let passing = LocationPolicy { disable_proxy_intercept_errors: Some(true), ..listing(&[401, 404]) };
-    let grpc = LocationPolicy { backend_protocol: Some(BackendProtocol::Grpc.into()), ..listing(&[404]) };
-    for (policy, status) in [(listing(&[404]), 418), (passing, 404), (grpc, 418)] {
-        let paths =
-            vec![Path { path: "/".into(), kind: PathType::Prefix, backend: None, after_exact: false }];
-        let route = Route { paths, policy, ..Route::default() };
-        proxy.config(vec![("ingress/ns/web/a.test", Resource::Route(route))]);
-        assert_eq!(Client::new(proxy.http).get("/z").status, status);
-    }
-}
-
 /// The path is the request's own, and the Host what the location says.
 #[test]
 fn default_backend_gets_path_and_host_of_the_location() {
@@ -464,6 +448,36 @@ fn requests_that_nobody_takes_go_to_the_fleets_default_backend() {
         (other(&proxy, "a.test", "/z"), other(&proxy, "unknown.test", "/x")),
         (nobody.clone(), nobody)
     );
+}
+
+/// As in ingress-nginx, the implicit "/" of a host has the list of its first Ingress, and not its `default-backend`.
+#[test]
+fn path_without_a_backend_asks_the_fleets_for_error_pages() {
+    let (origin, errors, fallback) = (answers("404 No"), answers("418 Teapot"), answers("404 Fleet"));
+    let mut proxy = proxy(&origin, &errors, LocationPolicy::default());
+    let passing = LocationPolicy { disable_proxy_intercept_errors: Some(true), ..listing(&[401, 404]) };
+    let policies = [listing(&[404]), passing];
+    let from = |proxy: &mut Proxy, policy: &LocationPolicy| {
+        let root = Path { path: "/".into(), kind: PathType::Prefix, backend: None, after_exact: false };
+        let paths = vec![root, to("/some", PathType::Prefix, "echo")];
+        let route = Route { paths, policy: policy.clone(), ..Route::default() };
+        proxy.config(vec![("ingress/ns/web/a.test", Resource::Route(route))]);
+        let response = Client::new(proxy.http).get("/");
+        (response.status, response.all("x-from").concat())
+    };
+    for policy in &policies {
+        assert_eq!(from(&mut proxy, policy), (404, String::new()));
+    }
+    with_fallback(&mut proxy, &fallback, LocationPolicy::default());
+    for (policy, pages) in policies.iter().zip([1, 0]) {
+        let before = fallback.seen().len();
+        assert_eq!(from(&mut proxy, policy), (404, "404 Fleet".to_owned()));
+        let seen = fallback.seen();
+        assert_eq!(seen[before..].iter().filter(|it| it.all("x-code") == ["404"]).count(), pages);
+    }
+    assert_eq!(errors.seen().len(), 0);
+    from(&mut proxy, &policies[0]);
+    assert_eq!(Client::new(proxy.http).get("/some").all("x-from"), ["418 Teapot"]);
 }
 
 #[test]

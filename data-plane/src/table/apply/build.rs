@@ -249,7 +249,7 @@ impl Writer {
         let place = place.unwrap_or_else(|| RequestLabels::new(&common.key, backend, &path.path));
         let more = More {
             counts: common.counts.clone(),
-            errors: common.errors.clone(),
+            errors: common.errors(path.backend.is_some()).cloned(),
             rewritten: rewritten.map(Box::new),
             grouped,
             users,
@@ -285,6 +285,12 @@ impl Writer {
 }
 
 impl Common {
+    /// The backend for error pages of a path. One without a backend of its own asks the fleet's default backend, for error
+    /// pages, too: ingress-nginx looks for the Service of the annotation only among those of other upstreams.
+    fn errors(&self, has_backend: bool) -> Option<&Arc<Upstream>> {
+        self.errors.as_ref().filter(|_| has_backend)
+    }
+
     /// Whether an existing entry of the same path equals the one that would be built now.
     fn is_of(&self, entry: &PathEntry, proxied: Option<&Option<Arc<Upstream>>>) -> bool {
         let same_action = match (&entry.action, proxied) {
@@ -297,7 +303,7 @@ impl Common {
             && same_action
             && Arc::ptr_eq(&self.policy, &entry.policy)
             && same(self.counts.as_ref(), entry.counts())
-            && same(self.errors.as_ref(), entry.errors())
+            && same(self.errors(proxied.is_some()), entry.errors())
             && same(self.backend_tls.as_ref(), entry.backend_tls())
     }
 }
