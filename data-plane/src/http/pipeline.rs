@@ -13,9 +13,9 @@ use super::reply::Reply;
 use crate::codec::body::RequestBody;
 use crate::local::isolated::isolated;
 
-use errors::Nothing;
 use exchange::HeaderScope;
 pub(crate) use exchange::{Call, Exchange};
+use page_body::{PageBody, Source};
 pub(crate) use respond::{refusal, unread, unrouted};
 
 mod access;
@@ -39,6 +39,7 @@ pub(crate) mod log;
 mod loops;
 mod media;
 mod mirror;
+mod page_body;
 mod pick;
 mod read_ahead;
 mod redirect;
@@ -101,7 +102,10 @@ async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> St
     ControlFlow::Continue(match exchange.head.is_for_page() {
         false => send::send(exchange, body, &cell).await,
         // Boxed, so that other requests need no room for it. The body was sent to what the client had requested.
-        true => Box::pin(send::send(exchange, &mut Nothing(body), &cell)).await,
+        true => {
+            let mut nothing = PageBody { client: body, source: Source::Nothing };
+            Box::pin(send::send(exchange, &mut nothing, &cell)).await
+        }
     })
 }
 

@@ -44,7 +44,7 @@ pub(super) fn answers(status: &'static str) -> Origin {
 }
 
 #[test]
-fn a_listed_status_is_answered_by_the_error_backend_without_the_body() {
+fn a_listed_status_is_answered_by_the_error_backend() {
     let (origin, errors) = (answers("404 No"), answers("418 Teapot"));
     let proxy = proxy(&origin, &errors, listing(&[404, 418]));
     let mut client = Client::new(proxy.http);
@@ -55,7 +55,7 @@ fn a_listed_status_is_answered_by_the_error_backend_without_the_body() {
     }
     assert_eq!(origin.seen()[0].body, b"body");
     let seen = &errors.seen()[0];
-    assert_eq!((seen.line(), &seen.body[..]), ("POST /?b=1 HTTP/1.1", &b""[..]));
+    assert_eq!((seen.line(), &seen.body[..]), ("POST /?b=1 HTTP/1.1", &b"body"[..]));
     for (name, value) in [
         ("x-code", "404"),
         ("x-format", "text/x"),
@@ -71,6 +71,36 @@ fn a_listed_status_is_answered_by_the_error_backend_without_the_body() {
     }
     assert_eq!(seen.all("x-request-id"), origin.seen()[0].all("x-request-id"));
     assert_eq!(origin.seen()[0].all("host"), ["inner.test"]);
+}
+
+/// As in nginx: what was buffered is sent again, and what was not read is read for the page. One that is too long is
+/// discarded, and one that was streamed is gone.
+#[test]
+fn the_error_backend_gets_the_body() {
+    let (origin, errors) = (answers("404 No"), answers("418 Teapot"));
+    let sent = |policy: LocationPolicy, request: &str| {
+        let proxy = proxy(&origin, &errors, policy);
+        let before = errors.seen().len();
+        let head = format!("POST /a HTTP/1.1\r\nHost: a.test\r\n{request}");
+        assert_eq!(Client::new(proxy.http).ask(&head).status, 418, "{request}");
+        let seen = &errors.seen()[before];
+        (String::from_utf8(seen.body.to_vec()).unwrap(), seen.all("content-length").concat())
+    };
+    let body = |body: &str| (body.to_owned(), body.len().to_string());
+    let whole = "Content-Length: 4\r\n\r\nbody";
+    let chunks = "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n";
+    let large = "x".repeat(200_000);
+    assert_eq!(sent(listing(&[404]), chunks), body("body"));
+    assert_eq!(sent(listing(&[404]), &format!("Content-Length: 200000\r\n\r\n{large}")), body(&large));
+    let denied = TextList { values: vec!["127.0.0.1".into()] };
+    let denying = LocationPolicy { denylist_source_range: Some(denied), ..listing(&[403]) };
+    assert_eq!(sent(denying.clone(), whole), body("body"));
+    assert_eq!(sent(denying, chunks), body("body"));
+    let short = LocationPolicy { proxy_body_size: Some(3), ..listing(&[413]) };
+    assert_eq!(sent(short.clone(), whole).0, "");
+    assert_eq!(sent(short, chunks).0, "");
+    let streamed = LocationPolicy { proxy_request_buffering: Some(false), ..listing(&[404]) };
+    assert_eq!(sent(streamed, &format!("Content-Length: 200000\r\n\r\n{large}")).0, "");
 }
 
 /// nginx asks no `error_page` about a `return` with a text.

@@ -3,20 +3,19 @@
 //!
 //! **Invariant:** the response to a request for an error page is passed on whatever its status is, so there is no loop.
 //! (What an error backend says in place of a backend without endpoints is replaced as that one's would be.) The request
-//! body is not sent a second time. The access rules of the location also protect the error page: a client that was not
-//! admitted gets no page from the guarded Service, and its request carries no headers that only admitted clients may
-//! send.
+//! body is sent again, unless it was streamed, broken or too long. The access rules of the location also protect the error
+//! page: a client that was not admitted gets no page from the guarded Service, and its request carries no headers that only
+//! admitted clients may send.
 
 use std::ops::ControlFlow::Break;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
 use super::log::InPlace;
+use super::page_body::{PageBody, Source};
 use super::{Exchange, HeaderScope, access, forwarded, send, shortcuts};
-use crate::codec::body::{Outlet, RequestBody};
-use crate::codec::error::ProxyError;
+use crate::codec::body::RequestBody;
 use crate::codec::head::{Framing, Known};
 use crate::http::reply::{Reply, ReplyBody};
 use crate::table::policy::errors::Errors;
@@ -172,14 +171,43 @@ async fn in_place<B: RequestBody>(
     exchange.timeouts = Timeouts { client_body: exchange.timeouts.client_body, ..Timeouts::default() };
     exchange.info.attempts.redirected();
     exchange.target = Some(b"/".to_vec());
-    exchange.head.framing = Framing::None;
+    // As in nginx, whose location for error pages has no `proxy_request_buffering`.
+    exchange.sizes.buffering = true;
+    let source = source(exchange, status);
     // Its endpoint counts among those of the location's backend, whose cookie is issued all the same.
     let session = exchange.session.take();
     exchange.turn = Turn::default();
     // Boxed: few requests get here, and all would have to reserve room for its state.
-    let reply = Box::pin(send::send(exchange, &mut Nothing(body), &upstream.cell)).await;
+    let mut body = PageBody { client: body, source };
+    let reply = Box::pin(send::send(exchange, &mut body, &upstream.cell)).await;
     exchange.session = session;
     reply
+}
+
+/// The request's body for an error page with this status, as in nginx. Sets its framing.
+fn source(exchange: &mut Exchange<'_>, status: u16) -> Source {
+    match exchange.kept_body.take() {
+        Some(kept) => {
+            let (body, framing) = *kept;
+            exchange.head.framing = framing;
+            Source::Kept(body)
+        }
+        None if exchange.is_body_read || status == 413 => {
+            exchange.head.framing = Framing::None;
+            Source::Nothing
+        }
+        None => Source::Client,
+    }
+}
+
+/// Whether an error page may be sent the body of a request again: `status` is what its backend responded, `None` without a
+/// response.
+pub(super) fn may_need_body(exchange: &Exchange<'_>, status: Option<u16>) -> bool {
+    let location = exchange.location().filter(|_| exchange.header_scope != HeaderScope::Errors);
+    location.is_some_and(|location| {
+        let errors = &location.policy.errors;
+        status.map_or(!errors.is_empty(), |status| errors.takes(status))
+    })
 }
 
 /// Whether a Backend belongs to the Service that a location protects, on any port.
@@ -222,25 +250,4 @@ pub(super) fn tell(exchange: &mut Exchange<'_>, status: u16) {
         }
     }
     exchange.head.upgrade = None;
-}
-
-/// The empty body that replaces one that was already sent or refused. Its client is still watched.
-pub(super) struct Nothing<'b, B>(pub(super) &'b mut B);
-
-impl<B: RequestBody> RequestBody for Nothing<'_, B> {
-    fn poll_piece(&mut self, _: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {
-        Poll::Ready(Ok(None))
-    }
-
-    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.0.poll_gone(cx)
-    }
-
-    fn watch(&mut self) {
-        self.0.watch();
-    }
-
-    fn outlet(&mut self) -> Option<&mut dyn Outlet> {
-        self.0.outlet()
-    }
 }

@@ -13,7 +13,8 @@ use super::affinity::Session;
 use super::certificates::Passes;
 use super::claims::{self, Claims};
 use super::log::{RequestInfo, RequestRecord};
-use crate::codec::head::RequestHead;
+use crate::codec::body::RequestBody;
+use crate::codec::head::{Framing, RequestHead};
 use crate::codec::host::Host;
 use crate::codec::path;
 use crate::http::peer::Peer;
@@ -129,6 +130,10 @@ pub(crate) struct Exchange<'a> {
     pub(super) sizes: Sizes,
     /// The remaining budget for pattern matching.
     pub(super) steps: Steps,
+    /// Whether its body was read, or as much of it as there was.
+    pub(super) is_body_read: bool,
+    /// That body and its framing, once a backend was sent it, if an error page may need it.
+    pub(super) kept_body: Option<Box<(Box<dyn RequestBody>, Framing)>>,
 }
 
 impl<'a> Exchange<'a> {
@@ -166,6 +171,8 @@ impl<'a> Exchange<'a> {
             timeouts,
             sizes,
             steps: Steps::new(),
+            is_body_read: false,
+            kept_body: None,
         })
     }
 

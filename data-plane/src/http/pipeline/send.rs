@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 use super::affinity::Session;
-use super::{Call, Exchange, HeaderScope, failures, forwarded, mirror};
+use super::{Call, Exchange, HeaderScope, errors, failures, forwarded, mirror};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{BodyWriter, write_request};
@@ -49,6 +49,7 @@ pub(super) async fn send<B: RequestBody>(
         // Neither in plain text nor to another endpoint.
         return Reply::page(local, 503);
     };
+    exchange.is_body_read = true;
     if matches!(transport.protocol, Protocol::Grpc | Protocol::Grpcs) {
         // Boxed, so that requests that are not gRPC calls need no room for one.
         return Box::pin(grpc::send(exchange, body, cell, transport)).await;
@@ -103,7 +104,9 @@ async fn attempt<B: RequestBody>(
         }
     };
     let mut outcome = ask(exchange, &mut payload, cell, transport, (&text[..], writer)).await;
-    drop(payload);
+    let status = outcome.as_ref().ok().map(|(_, answered)| answered.head.status);
+    let kept = if errors::may_need_body(exchange, status) { payload.detach() } else { None };
+    exchange.kept_body = kept.map(|body| Box::new((body, framing)));
     if let Ok((_, Answered { rest: Some(rest), .. })) = &mut outcome {
         rest.comes_from(body.detach());
     }
@@ -193,7 +196,9 @@ async fn prepare<'b, B: RequestBody>(
     sizes.buffering |= is_mirrored;
     // HTTP/1.0 has no chunked coding, and FastCGI applications expect a length.
     sizes.buffering |= head.as_http10 || protocol(exchange) == Protocol::Fcgi;
-    let may_pass = protocol(exchange) == Protocol::Http && !is_mirrored;
+    // One in a pipe could not be sent again.
+    let may_pass =
+        protocol(exchange) == Protocol::Http && !is_mirrored && !errors::may_need_body(exchange, None);
     let way = (timeouts.client_body, may_pass);
     let prepared = Payload::prepare(body, head.framing, sizes, way, &server.local, timer).await;
     prepared.inspect_err(|error| server.local.metrics.failed(error.kind))
