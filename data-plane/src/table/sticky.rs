@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use shared::policy::AffinityMode;
 
 use super::endpoints::{Endpoint, EndpointSet};
+use super::keys::parts;
 use super::policy::affinity::Rules;
 use crate::affinity::{backend_key, endpoint_key, fresh_key};
 
@@ -29,6 +30,16 @@ impl Sticky {
     pub fn new(rules: Arc<Rules>, backend: Arc<str>) -> Self {
         let key = backend_key(&backend).into();
         Self { rules, backend, key }
+    }
+
+    /// The same rules for the backend with this key in place of one without endpoints: in ingress-nginx an upstream of its
+    /// own.
+    pub fn of_stand_in(&self, key: &str) -> Self {
+        let name = match parts(key) {
+            Some((namespace, service, _)) => format!("custom-default-backend-{namespace}-{service}"),
+            None => key.to_owned(),
+        };
+        Self::new(Arc::clone(&self.rules), name.into())
     }
 
     /// Builds what lookups in a set need, if it was not built yet.

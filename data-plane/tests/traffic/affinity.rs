@@ -73,6 +73,40 @@ fn a_root_that_nobody_declared_issues_no_cookie() {
 
 /// ingress-nginx looks up the requested name, then the name with `*` in place of its first label; it does not consider
 /// patterns.
+/// In ingress-nginx that is a copy of the upstream under another name.
+#[test]
+fn default_backend_in_place_of_another_has_its_affinity() {
+    let origins = names().map(Origin::says);
+    let mut proxy = Proxy::with(Limits::default());
+    serve(&mut proxy, sticky(AffinityMode::Balanced), Vec::new());
+    let policy = LocationPolicy {
+        issues_cookie: Some(true),
+        default_backend: Some("ns/errors/default".into()),
+        ..LocationPolicy::default()
+    };
+    let paths = vec![to("/in", PathType::Prefix, "echo")];
+    let route = Route { paths, policy, ..Route::default() };
+    let first = Backend { port: Some(Default::default()), ..Backend::default() };
+    proxy.config(vec![
+        ("ingress/ns/in/a.test", Resource::Route(route)),
+        ("ns/errors/default", Resource::Backend(first)),
+    ]);
+    proxy.endpoints("errors", &origins.each_ref().map(|it| it.address));
+    let mut client = Client::new(proxy.http);
+    let response = client.get("/in");
+    let cookie = issued(&response).unwrap();
+    // md5hex(md5hex("custom-default-backend-ns-errors") + "custom-default-backend-ns-errors")
+    assert!(cookie.ends_with("|becb0a7a6daa6ee8e54b037bbaf6ea22"), "{cookie}");
+    for _ in 0..8 {
+        let again = client.ask(&with(&cookie));
+        assert_eq!((again.text(), issued(&again)), (response.text(), None));
+    }
+    proxy.endpoints("echo", &[origins[0].address]);
+    let (back, fresh) = (client.ask(&with(&cookie)), client.get("/in"));
+    assert_eq!((back.text(), issued(&back)), ("0", None), "its key leads somewhere in any set");
+    assert!(issued(&fresh).is_some_and(|it| it.ends_with(ECHO)));
+}
+
 #[test]
 fn a_name_that_only_a_pattern_fits_is_given_no_cookie() {
     let origin = Origin::says("here");

@@ -38,8 +38,10 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
         },
     };
     let head = &*exchange.head;
-    let main = upstream.sticky.as_ref().filter(|_| stands_in.is_none());
-    let main = main.map(|sticky| Session::of(sticky, head));
+    let main = upstream.sticky.as_ref().map(|sticky| match stands_in {
+        Some(errors) => Session::of(&Arc::new(sticky.of_stand_in(&errors.cell.key)), head),
+        None => Session::of(sticky, head),
+    });
     // A client with affinity to the main backend stays there, whatever the rules of the canary say (as in
     // ingress-nginx).
     let stays = main.as_ref().is_some_and(Session::is_known);
@@ -50,13 +52,13 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
         .and_then(|other| taken(other, head, &exchange.steps));
     let (cell, session, balancing) = match (other, stands_in) {
         // In ingress-nginx, an error backend in place of the main one is the same upstream with other endpoints: the
-        // canary still takes its requests.
+        // canary still takes its requests, and it has the affinity.
         (Some((alternative, session)), _) => {
             exchange.info.alternative = Some(Arc::clone(&alternative.name));
             (&alternative.cell, session, &alternative.balancing)
         }
         (None, Some(errors)) => {
-            exchange.stands_in = true;
+            (exchange.stands_in, exchange.session) = (true, main);
             return Continue(Some(Arc::clone(&errors.cell)));
         }
         (None, None) => (&upstream.cell, main, &upstream.balancing),
