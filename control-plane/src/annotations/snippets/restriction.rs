@@ -6,7 +6,7 @@ use super::{shortcuts, variables};
 use crate::problem::shown;
 
 /// Directives that are left out: the effect on a response or request is visible, and their absence harms nobody.
-const LEFT_OUT: [&str; 135] = [
+const LEFT_OUT: [&str; 141] = [
     "absolute_redirect",
     "access_log",
     "add_header",
@@ -42,6 +42,7 @@ const LEFT_OUT: [&str; 135] = [
     "gzip_static",
     "gzip_types",
     "gzip_vary",
+    "http2",
     "http2_max_concurrent_streams",
     "http2_max_field_size",
     "http2_max_header_size",
@@ -132,6 +133,11 @@ const LEFT_OUT: [&str; 135] = [
     "sendfile_max_chunk",
     "server_name_in_redirect",
     "server_tokens",
+    "ssl_buffer_size",
+    "ssl_prefer_server_ciphers",
+    "ssl_session_timeout",
+    "ssl_stapling",
+    "ssl_stapling_verify",
     "sub_filter",
     "sub_filter_last_modified",
     "sub_filter_once",
@@ -294,6 +300,7 @@ mod tests {
             "resolver kube-dns.kube-system.svc valid=10s; client_max_body_size 2G; error_page 403 @closed;",
             "server_tokens off; proxy_hide_header X-Powered-By; more_clear_headers Server;",
             "add_header X-A b",
+            "ssl_prefer_server_ciphers on; ssl_session_timeout 10m; ssl_stapling on; http2 off;",
             "sendfile on; tcp_nopush on; lingering_close off; rewrite_log on; proxy_limit_rate 1k;",
         ] {
             assert_eq!(restriction(text), None, "{text}");
