@@ -81,6 +81,16 @@ pub(crate) static PROXY_PROTOCOL_HEADER_TIMEOUT: Row = Row {
     ..Row::NEW
 };
 
+/// `grpc-buffer-size-kb`.
+pub(crate) static GRPC_BUFFER_SIZE_KB: Row = Row {
+    name: "grpc-buffer-size-kb",
+    value: &Spec(COUNT, Effect::Unnoticed("heads of gRPC answers have room for 64 kB, whatever it says")),
+    default: "0",
+    doc: "Memory for the head of a gRPC answer, in kilobytes",
+    harmless: true,
+    ..Row::NEW
+};
+
 /// `use-proxy-protocol`.
 pub(crate) static USE_PROXY_PROTOCOL: Row = Row {
     name: "use-proxy-protocol",

@@ -44,6 +44,21 @@ pub(crate) static FORWARDED_FOR_HEADER: Row = Row {
     ..Row::NEW
 };
 
+/// `forwarded-for-proxy-protocol-header`.
+pub(crate) static FORWARDED_FOR_PROXY_PROTOCOL_HEADER: Row = Row {
+    name: "forwarded-for-proxy-protocol-header",
+    value: &Spec(
+        value::ANY,
+        Effect::Differs {
+            unless: |it| it.eq_ignore_ascii_case("X-Forwarded-For-Proxy-Protocol"),
+            without: "whose address counts is decided without a header, and backends get none of that name",
+        },
+    ),
+    default: "X-Forwarded-For-Proxy-Protocol",
+    doc: "Header in which nginx keeps the client's address with both `use-proxy-protocol` and `use-forwarded-headers`",
+    ..Row::NEW
+};
+
 /// `forwarded-host-header`.
 pub(crate) static FORWARDED_HOST_HEADER: Row = Row {
     name: "forwarded-host-header",
