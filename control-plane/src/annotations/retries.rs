@@ -19,6 +19,15 @@ pub(crate) static PROXY_NEXT_UPSTREAM: Row = Row {
     ..Row::NEW
 };
 
+/// `proxy-next-upstream`, the key.
+pub(crate) static PROXY_NEXT_UPSTREAM_OF_ALL: Row = Row {
+    value: &Spec(
+        WORDS_OF_NGINX,
+        Effect::Sets(|to, values| to.location.proxy_next_upstream = Some(TextList { values })),
+    ),
+    ..PROXY_NEXT_UPSTREAM
+};
+
 /// `proxy-next-upstream-timeout`.
 pub(crate) static PROXY_NEXT_UPSTREAM_TIMEOUT: Row = Row {
     name: "proxy-next-upstream-timeout",
@@ -53,16 +62,26 @@ pub(crate) static RETRY_NON_IDEMPOTENT: Row = Row {
 pub(super) static ROWS: &[&Row] =
     &[&PROXY_NEXT_UPSTREAM, &PROXY_NEXT_UPSTREAM_TIMEOUT, &PROXY_NEXT_UPSTREAM_TRIES];
 
+/// As ingress-nginx checks the annotation: with one space between two words, and at most one behind them.
 const CONDITIONS: Grammar<Vec<String>> = Grammar {
+    words: "words of proxy_next_upstream with one space between them",
+    read: |text| conditions(text.strip_suffix(' ').unwrap_or(text).split(' ')),
+    good: &["error timeout http_502", "off", "error "],
+    bad: &["error, timeout", "http_418", "error  timeout", " error"],
+};
+
+/// As nginx reads the key.
+const WORDS_OF_NGINX: Grammar<Vec<String>> = Grammar {
     words: "words of proxy_next_upstream with spaces between them",
-    read: |text| {
-        let words: Vec<_> = text.split(' ').filter(|word| !word.is_empty()).collect();
-        let is_known = words.iter().all(|word| WORDS.contains(word)) && !words.is_empty();
-        is_known.then(|| words.into_iter().map(str::to_owned).collect())
-    },
-    good: &["error timeout http_502", "off"],
+    read: |text| conditions(text.split_ascii_whitespace()),
+    good: &["error timeout http_502", "off", " error  timeout "],
     bad: &["error, timeout", "http_418"],
 };
+
+fn conditions<'a>(words: impl Iterator<Item = &'a str>) -> Option<Vec<String>> {
+    let words: Option<Vec<_>> = words.map(|word| WORDS.contains(&word).then(|| word.to_owned())).collect();
+    words.filter(|words| !words.is_empty())
+}
 
 /// nginx would not start with a negative one.
 const TRIES: Grammar<u32> = Grammar {
@@ -97,7 +116,7 @@ mod tests {
     #[test]
     fn tries_are_read_and_faulty_ones_fall_back() {
         let configured = location(&[
-            ("proxy-next-upstream", "error  http_503 non_idempotent"),
+            ("proxy-next-upstream", "error http_503 non_idempotent "),
             ("proxy-next-upstream-tries", "0"),
             ("proxy-next-upstream-timeout", "7"),
         ]);
@@ -111,6 +130,8 @@ mod tests {
         assert_eq!(configured, (expected, 0));
         for (name, text) in [
             ("proxy-next-upstream", "error; http_503"),
+            ("proxy-next-upstream", "error  http_503"),
+            ("proxy-next-upstream", " http_503"),
             ("proxy-next-upstream-tries", "-1"),
             ("proxy-next-upstream-timeout", "10s"),
         ] {

@@ -205,7 +205,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("proxy-headers-hash-max-size", Nginx),
     ("proxy-http-version", Default(&buffering::PROXY_HTTP_VERSION)),
     ("proxy-max-temp-file-size", Default(&buffering::PROXY_MAX_TEMP_FILE_SIZE)),
-    ("proxy-next-upstream", Default(&retries::PROXY_NEXT_UPSTREAM)),
+    ("proxy-next-upstream", Default(&retries::PROXY_NEXT_UPSTREAM_OF_ALL)),
     ("proxy-next-upstream-timeout", Default(&retries::PROXY_NEXT_UPSTREAM_TIMEOUT)),
     ("proxy-next-upstream-tries", Default(&retries::PROXY_NEXT_UPSTREAM_TRIES)),
     ("proxy-protocol-header-timeout", Default(&clients::PROXY_PROTOCOL_HEADER_TIMEOUT)),
