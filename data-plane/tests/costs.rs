@@ -147,7 +147,7 @@ fn a_connection_is_begun_served_and_ended_with_few_calls() {
     let proxy = Looked::start(Scene::Plain, endpoint.address);
     let clients = [
         ("plain", clients::http1_once(proxy.http), (0, 1, 1), 3, 0),
-        ("TLS", clients::http1_once_over_tls(proxy.https, "tls.test"), (2, 0, 1), 3, 0),
+        ("TLS", clients::http1_once_over_tls(proxy.https, "tls.test"), (2, 0, 1), 4, 0),
         ("refused", clients::http1_refused(proxy.http), (0, 1, 0), 2, 1),
     ];
     for (name, mut ask, writes, reads, shutdowns) in clients {

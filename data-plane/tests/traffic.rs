@@ -32,6 +32,8 @@ mod compression;
 mod connections;
 #[path = "traffic/cors.rs"]
 mod cors;
+#[path = "traffic/cut_responses.rs"]
+mod cut_responses;
 #[path = "traffic/datagrams.rs"]
 mod datagrams;
 #[path = "traffic/digests.rs"]

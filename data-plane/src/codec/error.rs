@@ -111,6 +111,12 @@ impl Kind {
         }
     }
 
+    /// Whether a response is cut because its client does not take it, or breaks the protocol: such a client is waited
+    /// for no longer.
+    pub(crate) fn is_of_client(self) -> bool {
+        matches!(self, Self::NoRoom | Self::ClientGone | Self::ClientTimeout | Self::ClientBody)
+    }
+
     /// The metric's label.
     pub(crate) fn as_str(self) -> &'static str {
         match self {

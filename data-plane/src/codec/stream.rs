@@ -40,8 +40,8 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
     /// Whether it is a socket whose end is not watched.
     fn is_unwatched(&self) -> bool;
 
-    /// Whether something came to such a socket that nobody has read.
-    fn has_unread(&self) -> bool;
+    /// Whether something came to the socket, below TLS or not, that nobody has read.
+    fn has_unread(&mut self) -> bool;
 
     /// Writes bytes that are the last ones before the connection is closed or shut down: the end of them may leave
     /// only with the end of the connection, in the same segment.
@@ -49,6 +49,9 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
 
     /// The stream below TLS.
     fn below_tls(&mut self) -> Option<&mut Gathered<Prefixed<Socket>>>;
+
+    /// Has the close reset the connection: what was sent must not be taken for complete.
+    fn resets(&mut self);
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {
@@ -69,8 +72,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {
         (self as &dyn Any).downcast_ref::<Socket>().is_some_and(Socket::is_unwatched)
     }
 
-    fn has_unread(&self) -> bool {
-        (self as &dyn Any).downcast_ref::<Socket>().is_some_and(Socket::has_unread)
+    fn has_unread(&mut self) -> bool {
+        client_socket(self).is_some_and(|socket| socket.has_unread_now())
     }
 
     fn poll_write_last(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
@@ -82,6 +85,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {
 
     fn below_tls(&mut self) -> Option<&mut Gathered<Prefixed<Socket>>> {
         Some((self as &mut dyn Any).downcast_mut::<Tls>()?.get_mut().0)
+    }
+
+    fn resets(&mut self) {
+        if let Some(socket) = client_socket(self) {
+            socket.reset_on_close();
+        }
+    }
+}
+
+/// The socket of a client connection, below TLS or not.
+fn client_socket<S: Stream>(stream: &mut S) -> Option<&mut Socket> {
+    match (stream as &dyn Any).is::<Socket>() {
+        true => (stream as &mut dyn Any).downcast_mut(),
+        false => Some(stream.below_tls()?.get_mut().get_mut()),
     }
 }
 

@@ -247,6 +247,11 @@ impl BodyWriter {
         self.framing == Framing::None
     }
 
+    /// Whether nothing but the end of the connection tells where the body ends.
+    pub(crate) fn ends_with_connection(&self) -> bool {
+        self.framing == Framing::UntilClose && !self.records
+    }
+
     /// Whether pieces are written without framing.
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self.framing, Framing::Length(_)) && !self.records

@@ -6,8 +6,9 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop::poll_proceed;
@@ -79,9 +80,15 @@ impl Socket {
     }
 
     /// Whether something came that nobody has read.
-    pub(crate) fn has_unread(&self) -> bool {
+    pub(super) fn has_unread_now(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         self.fd().is_some_and(|socket| matches!(recv(socket, &mut [0; 1], flags), Ok((_, 1))))
+    }
+
+    /// Has its close reset the connection.
+    pub(super) fn reset_on_close(&self) {
+        // Where the kernel does not know the socket any more, there is nothing to reset.
+        let _ = self.fd().map(|socket| sockopt::set_socket_linger(socket, Some(Duration::ZERO)));
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -239,9 +246,9 @@ mod tests {
             let mut some = [0; 8];
             assert_eq!(socket.read(&mut some).await.unwrap(), 5);
             assert_eq!(&some[..5], b"asked");
-            assert!(socket.is_unwatched() && !socket.has_unread());
+            assert!(socket.is_unwatched() && !socket.has_unread_now());
             client.write_all(b"more").unwrap();
-            assert!(socket.has_unread());
+            assert!(socket.has_unread_now());
             assert_eq!(socket.read(&mut some).await.unwrap(), 4);
             socket.write_all(b"ans").await.unwrap();
             let rest = [IoSlice::new(b"we"), IoSlice::new(b"red")];

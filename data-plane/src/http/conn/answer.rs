@@ -36,11 +36,17 @@ pub(super) enum After {
     Tunnel(Box<Link>),
 }
 
+/// A response that was not written to its end. The connection must end without anything that could be taken for that.
+pub(super) struct Cut {
+    pub(super) error: ProxyError,
+    /// Whether nothing but the end of the connection is the end of its body.
+    pub(super) ends_with_connection: bool,
+}
+
 /// Writes a response.
 ///
 /// # Errors
-/// The client disconnects or stops reading, or the backend's body breaks off: then the connection must be cut without
-/// anything that could be taken for the end of the response.
+/// The client disconnects or stops reading, or the backend's body breaks off.
 pub(super) async fn write<S: Stream>(
     local: &Local,
     timer: &Timer,
@@ -48,7 +54,7 @@ pub(super) async fn write<S: Stream>(
     reply: Reply,
     client: Client,
     info: &mut RequestInfo,
-) -> Result<After, ProxyError> {
+) -> Result<After, Cut> {
     let Reply { head, mut body, read, .. } = reply;
     let mut text = local.buffers.text();
     let (writer, keep) = write_response(&mut text, &head, client);
@@ -75,9 +81,10 @@ pub(super) async fn write<S: Stream>(
     if let Some(pipe) = answer.pipe.take() {
         local.pipes.give(pipe);
     }
+    let ends_with_connection = answer.writer.ends_with_connection();
     drop(answer);
     local.buffers.give_text(text);
-    outcome?;
+    outcome.map_err(|error| Cut { error, ends_with_connection })?;
     info.completed();
     Ok(match body {
         ReplyBody::Tunnel(link) => After::Tunnel(link),

@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use tokio::io::AsyncWriteExt;
 use tracing::debug;
 
-use super::answer::{self, After};
+use super::answer::{self, After, Cut};
 use super::client_body::{ClientBody, Unread};
 use super::discard::discard;
 use super::silent::Silent;
@@ -35,6 +35,9 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Capacity in bytes up to which the buffer of a head that is still arriving is not counted.
 const UNCOUNTED: usize = 4 * 1024;
 
+/// More bytes than a kernel sends before the client's has acknowledged any (RFC 6928).
+const LONG: u64 = 14 * 1024;
+
 /// A connection between two requests.
 pub(super) struct Session<S> {
     server: Rc<Server>,
@@ -51,6 +54,9 @@ pub(super) struct Session<S> {
     misplaced: bool,
     /// Whether it was parked, and nothing is known to have arrived since: its timeouts keep running.
     was_silent: bool,
+    /// Whether its client may not have received all responses although they are sent: it has sent a request before it
+    /// had the response to the one before, or one was [`LONG`].
+    may_lag: bool,
 }
 
 /// What remains of a connection when its task ends.
@@ -95,7 +101,8 @@ impl<S: Stream> Session<S> {
 
     fn again(server: Rc<Server>, silent: Silent<S>, was_silent: bool) -> Self {
         let Silent { stream, timer, peer, served, sniff, misplaced } = silent;
-        Self { server, peer, timer, stream, input: BytesMut::new(), sniff, served, misplaced, was_silent }
+        let (input, may_lag) = (BytesMut::new(), false);
+        Self { server, peer, timer, stream, input, sniff, served, misplaced, was_silent, may_lag }
     }
 
     /// A connection of which these bytes were already read.
@@ -276,7 +283,7 @@ impl<S: Stream> Session<S> {
 
     /// Serves one request; returns whether the connection stays open.
     async fn exchange(&mut self, head: Box<RequestHead>) -> bool {
-        let Self { server, peer, timer, stream, input, .. } = self;
+        let Self { server, peer, timer, stream, input, may_lag, .. } = self;
         timer.bound(server.local.limits.request);
         // For the head as it is stored and as it is sent on.
         let share = server.local.quota.open(REQUEST + 2 * head.size());
@@ -321,13 +328,21 @@ impl<S: Stream> Session<S> {
         info.received = unread.received();
         let is_over = timer.is_over();
         timer.bound(Duration::ZERO);
+        *may_lag |= info.taken() > LONG || unread.is_over() && !input.is_empty();
         let after = match written {
             Ok(After::Close) if tunnel => return false,
             Ok(after) => after,
-            Err(error) => {
+            Err(Cut { error, ends_with_connection }) => {
                 let error = error.within(is_over);
                 debug!(client = %peer.address(), %error, "answer was cut");
                 server.local.metrics.failed(error.kind);
+                if ends_with_connection {
+                    stream.resets();
+                } else if !error.kind.is_of_client() {
+                    // The responses before this one are complete, and so is its head: they must not be lost.
+                    drop(record);
+                    Box::pin(self.close(unread.is_over(), Closing::Proxy)).await;
+                }
                 return false;
             }
         };
@@ -370,11 +385,13 @@ impl<S: Stream> Session<S> {
 
     /// Closes after a response. `is_read`: the request was read to its end. Closing a socket with unread bytes resets
     /// the connection, and the response is lost. A client that did not ask for the end may send its next request at any
-    /// moment, so the sending side is shut down first, which sends the response; then what has come is read for a while.
+    /// moment, so the sending side is shut down first, which sends the response; then what has come is read for a while,
+    /// and what is still to come of a client that may lag.
     async fn close(&mut self, is_read: bool, by: Closing) {
-        let Self { server, timer, stream, input, .. } = self;
+        let Self { server, timer, stream, input, may_lag, .. } = self;
         let is_clean = is_read && input.is_empty();
-        if is_clean && by == Closing::Client && S::is_socket(stream) && !S::has_unread(stream) {
+        let is_last = is_clean && by == Closing::Client && !S::has_unread(stream);
+        if is_last && S::is_socket(stream) {
             // The end of the stream is signalled by closing.
             return;
         }
@@ -382,7 +399,7 @@ impl<S: Stream> Session<S> {
         let mut time = limits.linger;
         // TLS has its own end of stream (close_notify).
         if let Some(below) = stream.below_tls() {
-            if is_clean {
+            if is_last {
                 below.closes();
             }
             if below.is_holding() {
@@ -390,7 +407,10 @@ impl<S: Stream> Session<S> {
             }
         }
         let shut = timer.limit(time, stream.shutdown()).await;
-        if !matches!(shut, Ok(Ok(()))) || is_clean && !S::has_unread(stream) {
+        if !matches!(shut, Ok(Ok(()))) || is_last {
+            return;
+        }
+        if is_clean && !*may_lag && !S::has_unread(stream) {
             return;
         }
         hear_out(&server.local, timer, (stream, input)).await;

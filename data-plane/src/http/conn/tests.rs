@@ -1,11 +1,18 @@
 //! Every timeout of a connection, with its default, on a simulated clock.
 
+use std::net::{Ipv4Addr, TcpListener as StdListener, TcpStream as StdStream};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::poll;
+use rustls::{ClientConnection, StreamOwned};
+use rustls_pki_types::ServerName;
+use socket2::{Domain, SockRef, Socket as Raw, Type};
+use test_kit::client::tls::trusting;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::spawn_blocking;
+use tokio_rustls::TlsAcceptor;
 
 use super::client_body::Unread;
 use super::session::Left;
@@ -16,11 +23,14 @@ use crate::http::pipeline::log::RequestRecord;
 use crate::http::reply::Reply;
 use crate::listen::PublicPorts;
 use crate::local::Local;
-use crate::table::Writer;
+use crate::table::{Tables, Writer};
 use crate::tls::backends::Backends;
 
 mod storm;
 mod whole;
+
+/// Bytes that the kernel of a proxy takes for a [`narrow`] client.
+const TAKEN: usize = 512 * 1024;
 
 struct Fixture {
     server: Rc<Server>,
@@ -75,6 +85,39 @@ impl Fixture {
         };
         (Box::pin(serving), far)
     }
+}
+
+/// A connection of which the kernel of the client takes little, and that of the proxy as much as [`TAKEN`].
+pub(in crate::http::conn) fn narrow() -> (Socket, StdStream) {
+    let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let client = Raw::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    client.set_recv_buffer_size(4096).unwrap();
+    client.connect(&listener.local_addr().unwrap().into()).unwrap();
+    let (near, _) = listener.accept().unwrap();
+    near.set_nonblocking(true).unwrap();
+    // The kernel doubles it.
+    SockRef::from(&near).set_send_buffer_size(TAKEN / 2).unwrap();
+    (near.into(), client.into())
+}
+
+/// Both ends of a connection after its TLS handshake.
+pub(in crate::http::conn) async fn secured(
+    tables: &Arc<Tables>,
+    near: Socket,
+    client: StdStream,
+) -> (Tls, StreamOwned<ClientConnection, StdStream>) {
+    let name = ServerName::try_from("a.test").unwrap();
+    let session = ClientConnection::new(Arc::new(trusting(&[])), name).unwrap();
+    let greeting = spawn_blocking(move || {
+        let mut stream = StreamOwned::new(session, client);
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+        stream
+    });
+    let config = crate::tls::server_config(Arc::clone(tables), None).unwrap();
+    let mut below = Gathered::in_turns(Prefixed::new(BytesMut::new(), near));
+    below.at_once();
+    let stream = TlsAcceptor::from(Arc::new(config)).accept(below).await.unwrap();
+    (Box::new(stream), greeting.await.unwrap())
 }
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";

@@ -282,7 +282,7 @@ impl RequestInfo {
     }
 
     /// Bytes sent after the response head, including framing: nginx takes that number from the connection.
-    fn taken(&self) -> u64 {
+    pub(crate) fn taken(&self) -> u64 {
         self.sent + self.around
     }
 }

@@ -36,6 +36,7 @@ pub(super) const OTHERS: &[(&str, &str)] = &[
     ("codec::stream::socket::FIRST", "size of a first read, not a limit: what is longer takes more of them"),
     ("codec::stream::ROOM", "room of a buffer, which is reckoned where it is held"),
     ("http::conn::answer::TLS", "what rustls holds, which is reckoned where it is held"),
+    ("http::conn::session::LONG", "a response after which a client is heard out"),
     ("http::h2::send::COPIED", "what is put elsewhere to wait"),
     ("http::pipeline::external::PATIENCE", "an answer of who is asked for authentication, as of an endpoint"),
     ("http::pipeline::log::unread::LINES", "lines of what is no request that are looked at for the log"),

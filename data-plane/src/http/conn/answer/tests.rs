@@ -51,7 +51,7 @@ async fn stalled_client_has_the_send_timeout_not_the_backends_read_timeout() {
         }
         at(0.5 + 60.2);
         let outcome = writing.await;
-        assert_eq!(outcome.err().map(|error| error.kind), Some(Kind::ClientTimeout));
+        assert_eq!(outcome.err().map(|cut| cut.error.kind), Some(Kind::ClientTimeout));
     }
 }
 

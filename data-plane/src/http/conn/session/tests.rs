@@ -2,10 +2,12 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
+use futures::poll;
 use tokio::task::spawn_blocking;
 
 use super::*;
 use crate::codec::stream::{Last, Socket};
+use crate::http::conn::tests::{narrow, secured};
 use crate::listen::{PublicPorts, Scheme};
 use crate::local::Local;
 use crate::table::Writer;
@@ -18,6 +20,15 @@ fn session<S: Stream>(stream: S) -> Session<S> {
     let server = Server::new(local, writer.tables(), tls, backends, PublicPorts::default());
     let peer = Peer::new(([127, 0, 0, 1], 1).into(), Scheme::Http, 80);
     Session::new(Rc::new(server), stream, peer, false)
+}
+
+/// A session over a socket, and its client.
+fn connected() -> (Session<Socket>, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (accepted, _) = listener.accept().unwrap();
+    accepted.set_nonblocking(true).unwrap();
+    (session(Socket::from(accepted)), client)
 }
 
 /// The size of the future is written anew for each request, and held by each one in progress: what few requests need
@@ -40,11 +51,7 @@ async fn a_last_response_arrives_although_another_request_has_come() {
     for (by, is_registered) in
         [Closing::Client, Closing::Proxy].into_iter().flat_map(|by| [(by, false), (by, true)])
     {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (accepted, _) = listener.accept().unwrap();
-        accepted.set_nonblocking(true).unwrap();
-        let mut session = session(Socket::from(accepted));
+        let (mut session, mut client) = connected();
         if is_registered {
             session.stream.registered().unwrap();
         }
@@ -57,5 +64,46 @@ async fn a_last_response_arrives_although_another_request_has_come() {
         session.close(true, by).await;
         drop(session);
         assert_eq!(received.await.unwrap().unwrap(), "response", "registered: {is_registered}");
+    }
+}
+
+/// The kernel has more of a response than its client takes, and the next request arrives after the last look.
+#[tokio::test]
+async fn one_that_may_lag_is_heard_out() {
+    for may_lag in [false, true] {
+        let (mut session, client) = connected();
+        session.may_lag = may_lag;
+        let mut closing = Box::pin(session.close(true, Closing::Proxy));
+        assert_eq!(poll!(&mut closing).is_pending(), may_lag);
+        drop(client);
+        if may_lag {
+            closing.await;
+        }
+    }
+}
+
+/// The same over TLS, where the kernel still has most of the response.
+#[tokio::test]
+async fn a_last_response_arrives_over_tls_although_another_request_has_come() {
+    for by in [Closing::Client, Closing::Proxy] {
+        let (near, client) = narrow();
+        let writer = Writer::new();
+        let (stream, mut client) = secured(writer.tables(), near, client).await;
+        let mut session = session(stream);
+        let response = "x".repeat(200_000);
+        session.stream.write_all(response.as_bytes()).await.unwrap();
+        client.write_all(b"GET /next HTTP/1.1\r\n\r\n").unwrap();
+        let closing = async {
+            session.close(true, by).await;
+            drop(session);
+        };
+        let mut closing = Box::pin(closing);
+        assert!(poll!(&mut closing).is_pending(), "what it has sent is to be read");
+        let received = spawn_blocking(move || {
+            let mut all = String::new();
+            client.read_to_string(&mut all).map(|_| all)
+        });
+        closing.await;
+        assert!(received.await.unwrap().unwrap() == response);
     }
 }
