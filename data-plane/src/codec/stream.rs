@@ -52,6 +52,17 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
 
     /// Has the close reset the connection: what was sent must not be taken for complete.
     fn resets(&mut self);
+
+    /// Has writes ask the kernel, until it has no room, whatever the runtime knows; false if no socket is below. The kernel reports room
+    /// only when a third of a socket's buffer is free, which is more than a client that reads slowly takes before a
+    /// timeout; it accepts some much earlier.
+    fn asks_kernel(&mut self) -> bool;
+
+    /// Whether a socket is below.
+    fn has_kernel(&mut self) -> bool;
+
+    /// Bytes that the socket below TLS has accepted, which are later than those that TLS has.
+    fn below_accepted(&mut self) -> u64;
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {
@@ -91,6 +102,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {
         if let Some(socket) = client_socket(self) {
             socket.reset_on_close();
         }
+    }
+
+    fn asks_kernel(&mut self) -> bool {
+        client_socket(self).is_some_and(|socket| socket.ask_kernel().is_ok())
+    }
+
+    fn has_kernel(&mut self) -> bool {
+        client_socket(self).is_some()
+    }
+
+    fn below_accepted(&mut self) -> u64 {
+        self.below_tls().map_or(0, |below| below.accepted())
     }
 }
 

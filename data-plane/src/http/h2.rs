@@ -56,6 +56,10 @@ const CAUSED_RESETS: usize = 128;
 const STREAM_WINDOW: u32 = 128 * 1024;
 /// Bytes of response body per stream that may wait for the connection.
 const SEND_BUFFER: usize = 32 * 1024;
+/// How often the kernel is asked before a client is given up that seems to take nothing: twice after half of the time,
+/// so that its streams learn in time that it does, and twice at the end. The first time, TLS may send what it has, and
+/// accept nothing yet.
+const ASKS: u8 = 4;
 /// The overhead of a field in addition to its text (RFC 9113 section 6.5.2).
 const FIELD: usize = 32;
 
@@ -111,6 +115,7 @@ async fn begin<S: Stream>(
         asked: None,
         timer,
         waits: Waits::Nothing,
+        kernel_asked: 0,
         requests: 0,
         leaving: false,
         since: 0,
@@ -160,6 +165,8 @@ pub(crate) struct Serving<S> {
     asked: Option<Instant>,
     timer: Timer,
     waits: Waits,
+    /// How often the kernel was asked since the client took some of what it is sent.
+    kernel_asked: u8,
     /// Number of requests so far.
     requests: usize,
     leaving: bool,
@@ -271,6 +278,9 @@ impl<S: Stream> Serving<S> {
                     if self.timer.poll_elapsed(cx).is_pending() {
                         return Poll::Pending;
                     }
+                    if self.asks_kernel() {
+                        continue;
+                    }
                     if self.waits != Waits::Request {
                         return Poll::Ready(Ok(Left::Ended));
                     }
@@ -319,12 +329,32 @@ impl<S: Stream> Serving<S> {
         }
     }
 
+    /// Asks the kernel whether a client that seems to take nothing has taken some; false if that was done, or is in vain.
+    fn asks_kernel(&mut self) -> bool {
+        if !matches!(self.waits, Waits::Reader(_)) || self.kernel_asked == ASKS {
+            return false;
+        }
+        if !self.with_stream(S::asks_kernel) {
+            return false;
+        }
+        self.kernel_asked += 1;
+        if self.kernel_asked == ASKS / 2 {
+            self.timer.arm(self.server.local.limits.client_send / 2);
+        }
+        true
+    }
+
     /// Sets the timer for what the connection waits for now.
     fn wait(&mut self) {
         let (limits, quota) = (&self.server.local.limits, &self.server.local.quota);
         self.streams.took(self.wire.sent(), self.wire.stuck_at().is_some(), quota);
         let (waits, limit) = match self.wire.stuck_at() {
-            Some(sent) => (Waits::Reader(sent), Some(limits.client_send)),
+            Some(sent) => {
+                let (accepted, is_asked) =
+                    self.with_stream(|stream| (stream.below_accepted(), stream.has_kernel()));
+                let limit = if is_asked { limits.client_send / 2 } else { limits.client_send };
+                (Waits::Reader(sent + accepted), Some(limit))
+            }
             None if self.streams.count() > 0 && !self.sent_away => (Waits::Nothing, None),
             None if self.leaving => (Waits::Goodbye, Some(limits.linger)),
             // A new connection always waits for its first request.
@@ -337,6 +367,7 @@ impl<S: Stream> Serving<S> {
             return;
         }
         self.waits = waits;
+        self.kernel_asked = 0;
         match waits {
             Waits::Request if self.requests > 0 => self.timer.rests(),
             waits => self.timer.idle(waits == Waits::Request),

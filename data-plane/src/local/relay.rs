@@ -23,6 +23,10 @@ use bytes::{Buf, BytesMut};
 /// write.
 const PLENTY: u64 = 128 * 1024;
 
+/// How often the kernel is asked before a client is given up that seems to take nothing. The first time, TLS may send
+/// what it has, and accept nothing yet.
+const ASKS: u8 = 2;
+
 /// A stream, and the bytes that were already read from it.
 pub(crate) struct End<'a, S> {
     pub(crate) stream: &'a mut S,
@@ -68,10 +72,11 @@ pub(crate) async fn relay<C: Stream, E: Stream>(
 ) -> io::Result<()> {
     let (mut up, mut down) = (Direction::new(client.input), Direction::new(endpoint.input));
     let (client, endpoint) = (client.stream, endpoint.stream);
-    let mut is_untaken = false;
+    let (mut is_untaken, mut asked) = (false, 0);
     timer.arm(idle.silent);
     let outcome: io::Result<()> = poll_fn(|cx| {
         let before = Moved { up: up.moved, down: down.moved };
+        let below = client.below_accepted();
         let sent = up.poll(&mut *client, &mut *endpoint, Lent::by(local), cx);
         let received = down.poll(&mut *endpoint, &mut *client, Lent::by(local), cx);
         let moved = Moved { up: up.moved - before.up, down: down.moved - before.down };
@@ -80,11 +85,19 @@ pub(crate) async fn relay<C: Stream, E: Stream>(
         if sent.is_ready() && received.is_ready() {
             return Poll::Ready(Ok(()));
         }
-        if moved != Moved::default() || is_untaken != down.is_held() {
-            is_untaken = down.is_held();
+        let is_moved = moved != Moved::default() || client.below_accepted() > below;
+        if is_moved || is_untaken != down.is_held() {
+            (is_untaken, asked) = (down.is_held(), 0);
             timer.arm(if is_untaken { idle.untaken } else { idle.silent });
         }
-        timer.poll_elapsed(cx).map(|_| Err(io::ErrorKind::TimedOut.into()))
+        ready!(timer.poll_elapsed(cx));
+        if is_untaken && asked < ASKS && client.asks_kernel() {
+            asked += 1;
+            down.pipe.iter_mut().for_each(Pipe::asks_kernel);
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     })
     .await;
     timer.disarm();

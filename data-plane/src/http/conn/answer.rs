@@ -26,6 +26,10 @@ use crate::upstream::link::Link;
 /// rustls' limit of what it has encrypted ahead, in bytes.
 const TLS: usize = 64 * 1024;
 
+/// How often the kernel is asked before a client is given up that seems to take nothing. The first time, TLS may send
+/// what it has, and accept nothing yet.
+const ASKS: u8 = 2;
+
 /// What happens to the connection after a response.
 pub(super) enum After {
     /// It may serve another request.
@@ -68,6 +72,7 @@ pub(super) async fn write<S: Stream>(
         ended: false,
         read,
         untaken: None,
+        asked: 0,
         gathered: text.len(),
         pipe: None,
         piped: 0,
@@ -103,6 +108,8 @@ struct Answer<'a> {
     read: Duration,
     /// The quota share of data that the client has not taken yet.
     untaken: Option<Share>,
+    /// How often the kernel was asked since the client took some of it.
+    asked: u8,
     /// Bytes of the head and of pieces since the body was last read: a buffer is not free before the last piece in it.
     gathered: usize,
     /// The pipe of a long body. Its contents come after `out`, and before anything that is still to be gathered.
@@ -130,6 +137,7 @@ impl Answer<'_> {
             };
             if !(self.out.is_empty() && self.in_pipe() == 0) {
                 let before = self.written();
+                let below = stream.below_accepted();
                 // The response is complete, so the TLS close_notify is sent together with it.
                 if self.is_last
                     && self.ended
@@ -149,7 +157,7 @@ impl Answer<'_> {
                     // The client got what came before the break, or never will.
                     Poll::Pending if broken.is_some() => {}
                     Poll::Pending => {
-                        let took = self.written() > before;
+                        let took = self.written() > before || stream.below_accepted() > below;
                         return self.poll_untaken(local, timer, (stream, input, unread), body, took, cx);
                     }
                 }
@@ -206,6 +214,7 @@ impl Answer<'_> {
         }
         // Until now the timer ran for the backend.
         if begins || took {
+            self.asked = 0;
             timer.arm(local.limits.client_send);
         }
         // The client may read nothing before it has sent its whole request.
@@ -213,7 +222,14 @@ impl Answer<'_> {
         if says_more && let Poll::Ready(error) = poll_client(body, (stream, input, unread), cx) {
             return Poll::Ready(Err(error));
         }
-        timer.poll_elapsed(cx).map(|_| Err(Kind::ClientTimeout.into()))
+        ready!(timer.poll_elapsed(cx));
+        if self.asked < ASKS && stream.asks_kernel() {
+            self.asked += 1;
+            self.pipe.iter_mut().for_each(Pipe::asks_kernel);
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Err(Kind::ClientTimeout.into()))
     }
 
     fn in_pipe(&self) -> usize {

@@ -26,6 +26,7 @@ use crate::local::Local;
 use crate::table::{Tables, Writer};
 use crate::tls::backends::Backends;
 
+mod slow_readers;
 mod storm;
 mod whole;
 

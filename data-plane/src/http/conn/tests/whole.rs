@@ -12,7 +12,7 @@ use crate::metrics::WorkerMetrics;
 use crate::table::world::{backend, entry, host, route};
 
 /// A proxy with this timeout for requests, and its only endpoint.
-async fn fixture(request: Duration) -> (Fixture, TcpListener) {
+pub(super) async fn fixture(request: Duration) -> (Fixture, TcpListener) {
     let origin = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = origin.local_addr().unwrap().port();
     let mut writer = Writer::new();
@@ -24,7 +24,7 @@ async fn fixture(request: Duration) -> (Fixture, TcpListener) {
     let slice = Endpoints {
         service: "ns/s1".into(),
         ports: vec![EndpointPort { name: "http".into(), port, udp: false }],
-        ipv4: vec![std::net::Ipv4Addr::LOCALHOST],
+        ipv4: vec![Ipv4Addr::LOCALHOST],
         ipv6: Vec::new(),
     };
     writer.apply_live(vec![entry("ns/s1-1", Resource::Endpoints(slice))], &[]);
@@ -42,7 +42,7 @@ async fn fixture(request: Duration) -> (Fixture, TcpListener) {
 }
 
 /// Runs a connection while its endpoint does something; returns whether the connection has ended.
-async fn beside<T>(
+pub(super) async fn beside<T>(
     connection: &mut Pin<Box<dyn Future<Output = bool>>>,
     origin: impl Future<Output = T>,
 ) -> T {
@@ -56,11 +56,12 @@ async fn beside<T>(
     }
 }
 
-const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
-const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+pub(super) const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
+pub(super) const UPGRADE: &[u8] =
+    b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
 /// The endpoint's side of a request, which gets this response.
-async fn answered(origin: &TcpListener, with: &[u8]) -> TcpStream {
+pub(super) async fn answered(origin: &TcpListener, with: &[u8]) -> TcpStream {
     let (mut stream, _) = origin.accept().await.unwrap();
     let mut asked = Vec::new();
     while !asked.ends_with(b"\r\n\r\n") {
@@ -102,7 +103,7 @@ async fn dribbled(fixture: &Fixture, request: &[u8], answer: &[u8], origin: &Tcp
 }
 
 const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n";
-const SWITCHED: &[u8] =
+pub(super) const SWITCHED: &[u8] =
     b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
 #[tokio::test]
