@@ -26,6 +26,10 @@ pub(crate) const LARGE: usize = 64 * 1024;
 /// Bytes of its next request that are read ahead while a client waits for a response.
 const AHEAD: usize = 4 * 1024;
 
+/// How often [the kernel is asked](Stream::asks_kernel) before a client is given up that seems to take nothing. The first
+/// time, TLS may send what it has, and accept nothing yet.
+pub(crate) const ASKS: u8 = 2;
+
 /// A connection whose TLS is terminated here. Boxed, because each await may hold a copy of what it owns.
 pub(crate) type Tls = Box<TlsStream<Gathered<Prefixed<Socket>>>>;
 

@@ -56,10 +56,9 @@ const CAUSED_RESETS: usize = 128;
 const STREAM_WINDOW: u32 = 128 * 1024;
 /// Bytes of response body per stream that may wait for the connection.
 const SEND_BUFFER: usize = 32 * 1024;
-/// How often the kernel is asked before a client is given up that seems to take nothing: twice after half of the time,
-/// so that its streams learn in time that it does, and twice at the end. The first time, TLS may send what it has, and
-/// accept nothing yet.
-const ASKS: u8 = 4;
+/// How often the kernel is asked before a client is given up that seems to take nothing: after half of the time, so that
+/// its streams learn in time that it does, and at the end.
+const ASKS: u8 = 2 * crate::codec::stream::ASKS;
 /// The overhead of a field in addition to its text (RFC 9113 section 6.5.2).
 const FIELD: usize = 32;
 

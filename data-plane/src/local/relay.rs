@@ -16,16 +16,12 @@ use super::pipes::{Filled, Pipe, Pipes};
 use super::quota::{Quota, Share};
 use super::stint::{STINT, poll_others};
 use super::timer::Timer;
-use crate::codec::stream::{ROOM, Stream, poll_fill};
+use crate::codec::stream::{ASKS, ROOM, Stream, poll_fill};
 use bytes::{Buf, BytesMut};
 
 /// Bytes after which a direction gets a pipe: most never reach that, and small amounts need fewer calls with read and
 /// write.
 const PLENTY: u64 = 128 * 1024;
-
-/// How often the kernel is asked before a client is given up that seems to take nothing. The first time, TLS may send
-/// what it has, and accept nothing yet.
-const ASKS: u8 = 2;
 
 /// A stream, and the bytes that were already read from it.
 pub(crate) struct End<'a, S> {

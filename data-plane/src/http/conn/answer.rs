@@ -13,7 +13,7 @@ use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{BodyWriter, Client, write_response};
 use crate::codec::outgoing::Outgoing;
-use crate::codec::stream::{Last, Stream};
+use crate::codec::stream::{ASKS, Last, Stream};
 use crate::http::pipeline::log::RequestInfo;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::local::Local;
@@ -25,10 +25,6 @@ use crate::upstream::link::Link;
 
 /// rustls' limit of what it has encrypted ahead, in bytes.
 const TLS: usize = 64 * 1024;
-
-/// How often the kernel is asked before a client is given up that seems to take nothing. The first time, TLS may send
-/// what it has, and accept nothing yet.
-const ASKS: u8 = 2;
 
 /// What happens to the connection after a response.
 pub(super) enum After {
