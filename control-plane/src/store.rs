@@ -318,7 +318,7 @@ impl Store {
         let version = PastVersion {
             seq: self.config.state.seq.next(),
             changed: delta.len(),
-            bytes: delta.up.iter().map(|entry| entry.wire_size()).sum(),
+            bytes: delta.wire_size(),
             time,
             made: Some(now),
             cause: Arc::clone(cause),
@@ -354,7 +354,7 @@ impl Store {
             cause,
             origin,
             changed: delta.len(),
-            bytes: delta.up.iter().map(|entry| entry.wire_size()).sum(),
+            bytes: delta.wire_size(),
             released: false,
             skipped: 0,
         };

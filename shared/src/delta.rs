@@ -49,6 +49,11 @@ impl Delta {
         delta
     }
 
+    /// Bytes of its resources on the wire, removals not counted.
+    pub fn wire_size(&self) -> usize {
+        self.up.iter().map(|entry| entry.wire_size()).sum()
+    }
+
     /// Applies it to `snapshot`.
     pub fn apply(&self, snapshot: &mut Snapshot) {
         snapshot.change(self.up.iter().cloned(), self.removed.iter().map(|removal| removal.key.clone()));

@@ -125,11 +125,13 @@ impl History {
                 return;
             }
             let place = match self.is_old(oldest, &version) {
-                true => Some(oldest),
-                false if self.is_full() => thin::least_missed(self.versions.iter().map(|it| &**it), kept),
+                true => oldest,
+                false if self.is_full() => {
+                    thin::least_missed(self.versions.iter().map(|it| &**it), kept).unwrap_or(oldest)
+                }
                 false => return,
             };
-            self.forget(place.unwrap_or(oldest));
+            self.forget(place);
         }
     }
 
@@ -163,7 +165,7 @@ impl History {
         let delta = Delta::between(&before.snapshot, &next.snapshot);
         let next = Arc::make_mut(next);
         next.changed = delta.len();
-        next.bytes = delta.up.iter().map(|entry| entry.wire_size()).sum();
+        next.bytes = delta.wire_size();
         next.skipped += gone.skipped + 1;
         self.bytes += next.cost();
     }

@@ -147,7 +147,7 @@ fn read<'a>(mut bytes: &'a [u8], before: &Snapshot) -> Option<Read<'a>> {
         cause: line,
         origin,
         changed: delta.len(),
-        bytes: delta.up.iter().map(|entry| entry.wire_size()).sum(),
+        bytes: delta.wire_size(),
         released: !held_back,
         skipped,
     };
