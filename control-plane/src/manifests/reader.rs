@@ -9,7 +9,7 @@ use std::time::Duration;
 use shared::backoff::Backoff;
 use shared::clock;
 use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::backlog::{self, Backlog};
@@ -61,7 +61,7 @@ pub(super) struct Reader {
     /// When to compare stamps.
     poll: Option<Instant>,
     /// The walk for a comparison of stamps that has begun.
-    walking: Option<Walking>,
+    walking: Option<JoinHandle<Walked>>,
     /// Ignored kinds that were logged.
     ignored: BTreeSet<String>,
     /// Until when a folder that is initially empty or partly unreadable is not trusted.
@@ -78,17 +78,11 @@ pub(super) struct Reader {
     question: Option<u64>,
 }
 
-/// A walk beside the disk, on a blocking thread: single files are looked at meanwhile.
+/// A walk that was made beside the disk, on a blocking thread: single files were looked at meanwhile.
 #[derive(Debug)]
-struct Walking {
-    began: std::time::Instant,
-    tree: JoinHandle<io::Result<Tree>>,
-}
-
-/// A walk that has ended.
 struct Walked {
     began: std::time::Instant,
-    tree: Result<io::Result<Tree>, JoinError>,
+    tree: io::Result<Tree>,
 }
 
 impl Reader {
@@ -208,7 +202,7 @@ impl Reader {
                 Some(request) = pins.recv() => self.decide(request).await?,
                 round = barrier.begin() => self.refresh(round).await?,
                 round = questions.begin() => self.catch_up(round).await?,
-                walked = walked(&mut self.walking) => self.compare_stamps(walked, pace).await?,
+                walked = walked(&mut self.walking) => self.compare_stamps(walked?, pace).await?,
                 () = clock::sleep_until(due) => self.due(Instant::now()).await?,
             }
             self.end_rounds().await?;
@@ -241,8 +235,8 @@ impl Reader {
 
     /// Begins a comparison of stamps.
     fn walk(&mut self) -> Result<(), FolderError> {
-        let walk = self.disk.as_mut().ok_or(FolderError::Closed)?.begin_poll();
-        self.walking = Some(Walking { began: clock::now(), tree: tokio::task::spawn_blocking(walk) });
+        let (walk, began) = (self.disk.as_mut().ok_or(FolderError::Closed)?.begin_poll(), clock::now());
+        self.walking = Some(tokio::task::spawn_blocking(move || Walked { began, tree: walk() }));
         Ok(())
     }
 
@@ -251,7 +245,7 @@ impl Reader {
         let Walked { began, tree } = walked;
         self.look_at_decisions().await?;
         self.look_at_pin().await?;
-        let scan = match tree.map_err(|_| FolderError::Closed)? {
+        let scan = match tree {
             Ok(tree) => self.disk(|disk| disk.end_poll(tree)).await?,
             Err(error) => Err(error),
         };
@@ -506,10 +500,10 @@ async fn added(companion: &mut Option<Companion>) -> Vec<Event> {
 }
 
 /// The result of the walk. Pending if there is none.
-async fn walked(walking: &mut Option<Walking>) -> Walked {
+async fn walked(walking: &mut Option<JoinHandle<Walked>>) -> Result<Walked, FolderError> {
     match walking {
-        Some(Walking { began, tree }) => {
-            let walked = Walked { began: *began, tree: tree.await };
+        Some(walk) => {
+            let walked = walk.await.map_err(|_| FolderError::Closed);
             *walking = None;
             walked
         }

@@ -31,7 +31,7 @@ fn reader_with(dir: &Path, records: Records) -> (Reader, Arrivals, Arrivals) {
 async fn compare_stamps(reader: &mut Reader) {
     reader.poll = Some(Instant::now());
     reader.due(Instant::now()).await.unwrap();
-    let walked = walked(&mut reader.walking).await;
+    let walked = walked(&mut reader.walking).await.unwrap();
     reader.compare_stamps(walked, None).await.unwrap();
 }
 
@@ -373,12 +373,11 @@ async fn a_folder_that_takes_long_to_walk_holds_up_no_file() {
     while heard.try_recv().is_ok() {}
     let (end, ended) = std::sync::mpsc::channel::<()>();
     // What it finds is old when it ends.
-    let found = reader.disk.as_mut().unwrap().begin_poll()();
-    let tree = tokio::task::spawn_blocking(move || {
+    let walked = Walked { began: clock::now(), tree: reader.disk.as_mut().unwrap().begin_poll()() };
+    reader.walking = Some(tokio::task::spawn_blocking(move || {
         ended.recv().unwrap();
-        found
-    });
-    reader.walking = Some(Walking { began: clock::now(), tree });
+        walked
+    }));
     let (_holds, holds) = mpsc::channel(1);
     let (_pins, pins) = mpsc::channel(1);
     let mut following = tokio::task::JoinSet::new();
