@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 use std::io;
+use std::iter;
 use std::time::Duration;
 
 use shared::tls::connect::Connector;
@@ -189,14 +190,7 @@ pub(crate) fn failed(server: &str, status: &Status) -> AskError {
 
 /// Whether [`PATIENCE`] is over.
 fn is_timeout(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if error.is::<TimeoutExpired>() {
-            return true;
-        }
-        next = error.source();
-    }
-    false
+    iter::successors(Some(error), |&error| error.source()).any(|error| error.is::<TimeoutExpired>())
 }
 
 /// An address without the user name and password that somebody may have put into it.

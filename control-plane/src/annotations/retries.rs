@@ -9,10 +9,7 @@ use super::value::{BOOL, Grammar, SECONDS, integer};
 pub(crate) static PROXY_NEXT_UPSTREAM: Row = Row {
     name: "proxy-next-upstream",
     risk: Risk::Medium,
-    value: &Spec(
-        CONDITIONS,
-        Effect::Sets(|to, values| to.location.proxy_next_upstream = Some(TextList { values })),
-    ),
+    value: &Spec(CONDITIONS, RETRIES),
     default: "error timeout",
     doc: "What is tried again at another endpoint",
     harmless: true,
@@ -20,13 +17,8 @@ pub(crate) static PROXY_NEXT_UPSTREAM: Row = Row {
 };
 
 /// `proxy-next-upstream`, the key.
-pub(crate) static PROXY_NEXT_UPSTREAM_OF_ALL: Row = Row {
-    value: &Spec(
-        WORDS_OF_NGINX,
-        Effect::Sets(|to, values| to.location.proxy_next_upstream = Some(TextList { values })),
-    ),
-    ..PROXY_NEXT_UPSTREAM
-};
+pub(crate) static PROXY_NEXT_UPSTREAM_OF_ALL: Row =
+    Row { value: &Spec(WORDS_OF_NGINX, RETRIES), ..PROXY_NEXT_UPSTREAM };
 
 /// `proxy-next-upstream-timeout`.
 pub(crate) static PROXY_NEXT_UPSTREAM_TIMEOUT: Row = Row {
@@ -61,6 +53,9 @@ pub(crate) static RETRY_NON_IDEMPOTENT: Row = Row {
 
 pub(super) static ROWS: &[&Row] =
     &[&PROXY_NEXT_UPSTREAM, &PROXY_NEXT_UPSTREAM_TIMEOUT, &PROXY_NEXT_UPSTREAM_TRIES];
+
+const RETRIES: Effect<Vec<String>> =
+    Effect::Sets(|to, values| to.location.proxy_next_upstream = Some(TextList { values }));
 
 /// As ingress-nginx checks the annotation: with one space between two words, and at most one behind them.
 const CONDITIONS: Grammar<Vec<String>> = Grammar {

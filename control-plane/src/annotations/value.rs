@@ -230,7 +230,8 @@ pub fn integer_of_any_base(text: &str) -> Option<i64> {
         .then(|| i64::from_str_radix(&format!("{sign}{}", parts.concat()), base).ok())?
 }
 
-fn size(text: &str) -> Option<u64> {
+/// A size as [`SIZE`], without spaces around it.
+pub(super) fn size(text: &str) -> Option<u64> {
     let (digits, unit) = match text.char_indices().next_back() {
         Some((at, unit)) if !unit.is_ascii_digit() => (&text[..at], unit.to_ascii_lowercase()),
         _ => (text, 'b'),

@@ -4,6 +4,7 @@ use shared::policy::LocationPolicy;
 
 use super::Draft;
 use super::tokens::{Directive, take_one};
+use crate::annotations::value::size;
 
 /// What a snippet says of it, in kilobytes.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
@@ -32,12 +33,8 @@ impl Pace {
 
 /// The size as nginx reads it, if it is a whole number of kilobytes.
 fn kilobytes(word: &str) -> Option<u32> {
-    let (digits, shift) = match word.strip_suffix(['k', 'K']) {
-        Some(digits) => (digits, 10),
-        None => word.strip_suffix(['m', 'M']).map_or((word, 0), |digits| (digits, 20)),
-    };
-    let number: u64 = digits.parse().ok().filter(|_| digits.bytes().all(|it| it.is_ascii_digit()))?;
-    let bytes = number.checked_mul(1 << shift)?;
+    // nginx knows fewer units than ingress-nginx.
+    let bytes = size(word).filter(|_| !word.ends_with(['b', 'B', 'g', 'G']))?;
     u32::try_from(bytes >> 10).ok().filter(|_| bytes.is_multiple_of(1 << 10))
 }
 
