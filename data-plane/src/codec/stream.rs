@@ -57,9 +57,9 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
     /// Has the close reset the connection: what was sent must not be taken for complete.
     fn resets(&mut self);
 
-    /// Has writes ask the kernel, until it has no room, whatever the runtime knows; false if no socket is below. The kernel reports room
-    /// only when a third of a socket's buffer is free, which is more than a client that reads slowly takes before a
-    /// timeout; it accepts some much earlier.
+    /// Has writes ask the kernel, until it has no room, whatever the runtime knows; false if no socket is below. The
+    /// kernel reports room only when a third of a socket's buffer is free, which is more than a client that reads slowly
+    /// takes before a timeout; it accepts some much earlier.
     fn asks_kernel(&mut self) -> bool;
 
     /// Whether a socket is below.

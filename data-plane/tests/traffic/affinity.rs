@@ -71,8 +71,6 @@ fn a_root_that_nobody_declared_issues_no_cookie() {
     }
 }
 
-/// ingress-nginx looks up the requested name, then the name with `*` in place of its first label; it does not consider
-/// patterns.
 /// In ingress-nginx that is a copy of the upstream under another name.
 #[test]
 fn default_backend_in_place_of_another_has_its_affinity() {
@@ -107,6 +105,8 @@ fn default_backend_in_place_of_another_has_its_affinity() {
     assert!(issued(&fresh).is_some_and(|it| it.ends_with(ECHO)));
 }
 
+/// ingress-nginx looks up the requested name, then the name with `*` in place of its first label; it does not consider
+/// patterns.
 #[test]
 fn a_name_that_only_a_pattern_fits_is_given_no_cookie() {
     let origin = Origin::says("here");
