@@ -11,6 +11,7 @@ use crate::local::Local;
 use crate::local::relay::{End, Idle, Moved, relay};
 use crate::local::timer::Timer;
 use crate::upstream::link::Link;
+use crate::upstream::wire::Wire;
 
 /// Relays until both directions have ended, one has failed, or both were idle for nginx' timeouts: `proxy-read-timeout`,
 /// and `send_timeout` while the client takes nothing. `rest` is what the client sent after its request.
@@ -22,15 +23,21 @@ pub(crate) async fn tunnel<S: Stream>(
     read: Duration,
     info: &mut RequestInfo,
 ) {
-    let Link { stream: mut endpoint, input, .. } = link;
+    let Link { stream: endpoint, input, .. } = link;
     let client = End { stream: client, input: rest };
-    let endpoint = End { stream: &mut endpoint, input };
     let told = |moved: Moved| {
         let down = usize::try_from(moved.down).unwrap_or(usize::MAX);
         info.relayed(down, down);
     };
     let idle = Idle { silent: read, untaken: worker.0.limits.client_send };
-    if let Err(error) = relay(worker, client, endpoint, idle, told).await {
+    let relayed = match endpoint {
+        // As what it is, so that it is seen to be a socket.
+        Wire::Plain(mut socket) => {
+            relay(worker, client, End { stream: &mut socket, input }, idle, told).await
+        }
+        Wire::Tls(mut tls) => relay(worker, client, End { stream: &mut tls, input }, idle, told).await,
+    };
+    if let Err(error) = relayed {
         debug!(%error, "tunnel was cut");
     }
 }

@@ -120,6 +120,32 @@ async fn a_tunnel_is_no_request() {
     assert_eq!(dribbled(&bounded, UPGRADE, SWITCHED, &origin).await, None);
 }
 
+/// Otherwise each byte of it would be read and written.
+#[tokio::test]
+async fn a_tunnel_between_sockets_goes_through_a_pipe() {
+    let (fixture, origin) = fixture(Duration::ZERO).await;
+    let (near, client) = narrow();
+    client.set_nonblocking(true).unwrap();
+    let mut client = TcpStream::from_std(client).unwrap();
+    let session = Session::new(Rc::clone(&fixture.server), near, Fixture::peer(Scheme::Http), true);
+    let mut connection: Pin<Box<dyn Future<Output = bool>>> =
+        Box::pin(async { matches!(session.run().await, Left::Nothing) });
+    client.write_all(UPGRADE).await.unwrap();
+    let mut endpoint = beside(&mut connection, answered(&origin, SWITCHED)).await;
+    let sent = vec![b'x'; 1 << 20];
+    let receiving = async {
+        let mut received = Vec::new();
+        while !received.ends_with(&sent) {
+            assert_ne!(client.read_buf(&mut received).await.unwrap(), 0);
+        }
+    };
+    let (written, ()) =
+        beside(&mut connection, async { tokio::join!(endpoint.write_all(&sent), receiving) }).await;
+    written.unwrap();
+    // A direction that waits has given it back.
+    assert_eq!(format!("{:?}", fixture.server.local.pipes), "1 pipes");
+}
+
 #[tokio::test]
 async fn response_timeout_is_504_without_retry() {
     let (bounded, origin) = fixture(Duration::from_secs(30)).await;
