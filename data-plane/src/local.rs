@@ -57,6 +57,7 @@ pub(crate) mod reserve;
 pub(crate) mod session;
 pub(crate) mod shares;
 pub(crate) mod spill;
+pub(crate) mod stall;
 pub(crate) mod stint;
 pub(crate) mod timer;
 pub(crate) mod upstream_shares;

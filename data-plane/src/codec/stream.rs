@@ -3,19 +3,22 @@
 use std::any::Any;
 use std::future::Future;
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd as _;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BufMut, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::server::TlsStream;
+use tokio_rustls::{client, server::TlsStream};
 
 pub(crate) use gathered::Gathered;
 pub(crate) use socket::Socket;
+pub(crate) use unacknowledged::unacknowledged;
 
 mod gathered;
 mod socket;
+mod unacknowledged;
 
 /// Initial capacity of a buffer in bytes.
 pub(crate) const ROOM: usize = 16 * 1024;
@@ -26,14 +29,13 @@ pub(crate) const LARGE: usize = 64 * 1024;
 /// Bytes of its next request that are read ahead while a client waits for a response.
 const AHEAD: usize = 4 * 1024;
 
-/// How often [the kernel is asked](Stream::asks_kernel) before a client is given up that seems to take nothing. The first
-/// time, TLS may send what it has, and accept nothing yet.
-pub(crate) const ASKS: u8 = 2;
-
 /// A connection whose TLS is terminated here. Boxed, because each await may hold a copy of what it owns.
 pub(crate) type Tls = Box<TlsStream<Gathered<Prefixed<Socket>>>>;
 
-/// A connection to a client: plain or TLS.
+/// A connection to an endpoint over TLS, boxed for the same reason.
+pub(crate) type EndpointTls = Box<client::TlsStream<TcpStream>>;
+
+/// A connection to a client or, in a tunnel, to an endpoint: plain or TLS.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
     /// The socket itself, registered with the runtime, if its bytes are those of the connection.
     fn socket(&mut self) -> Option<&TcpStream>;
@@ -57,16 +59,9 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
     /// Has the close reset the connection: what was sent must not be taken for complete.
     fn resets(&mut self);
 
-    /// Has writes ask the kernel, until it has no room, whatever the runtime knows; false if no socket is below. The
-    /// kernel reports room only when a third of a socket's buffer is free, which is more than a client that reads slowly
-    /// takes before a timeout; it accepts some much earlier.
-    fn asks_kernel(&mut self) -> bool;
-
-    /// Whether a socket is below.
-    fn has_kernel(&mut self) -> bool;
-
-    /// Bytes that the socket below TLS has accepted, which are later than those that TLS has.
-    fn below_accepted(&mut self) -> u64;
+    /// How many bytes its socket, below TLS or not, has accepted and the other end has not acknowledged; `None`: it has
+    /// no socket.
+    fn unacknowledged(&mut self) -> Option<usize>;
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {
@@ -108,16 +103,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {
         }
     }
 
-    fn asks_kernel(&mut self) -> bool {
-        client_socket(self).is_some_and(|socket| socket.ask_kernel().is_ok())
-    }
-
-    fn has_kernel(&mut self) -> bool {
-        client_socket(self).is_some()
-    }
-
-    fn below_accepted(&mut self) -> u64 {
-        self.below_tls().map_or(0, |below| below.accepted())
+    fn unacknowledged(&mut self) -> Option<usize> {
+        let any = self as &dyn Any;
+        if let Some(socket) = any.downcast_ref::<TcpStream>() {
+            return unacknowledged(socket.as_fd());
+        }
+        if let Some(tls) = any.downcast_ref::<EndpointTls>() {
+            return unacknowledged(tls.get_ref().0.as_fd());
+        }
+        unacknowledged(client_socket(self)?.fd()?)
     }
 }
 

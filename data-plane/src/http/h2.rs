@@ -27,6 +27,7 @@ use crate::http::server::Server;
 use crate::local::boxed::boxed;
 use crate::local::isolated::isolated;
 use crate::local::quota::Share;
+use crate::local::stall::Stall;
 use crate::local::timer::{SILENCE, Timer};
 use crate::upstream::incoming::{Incoming, UNCOUNTED};
 use streams::{Counted, HeadCharge, Streams};
@@ -56,9 +57,6 @@ const CAUSED_RESETS: usize = 128;
 const STREAM_WINDOW: u32 = 128 * 1024;
 /// Bytes of response body per stream that may wait for the connection.
 const SEND_BUFFER: usize = 32 * 1024;
-/// How often the kernel is asked before a client is given up that seems to take nothing: after half of the time, so that
-/// its streams learn in time that it does, and at the end.
-const ASKS: u8 = 2 * crate::codec::stream::ASKS;
 /// The overhead of a field in addition to its text (RFC 9113 section 6.5.2).
 const FIELD: usize = 32;
 
@@ -114,7 +112,7 @@ async fn begin<S: Stream>(
         asked: None,
         timer,
         waits: Waits::Nothing,
-        kernel_asked: 0,
+        stall: Stall::new(),
         requests: 0,
         leaving: false,
         since: 0,
@@ -164,8 +162,8 @@ pub(crate) struct Serving<S> {
     asked: Option<Instant>,
     timer: Timer,
     waits: Waits,
-    /// How often the kernel was asked since the client took some of what it is sent.
-    kernel_asked: u8,
+    /// Whether a client that is waited for takes some of what it is sent.
+    stall: Stall,
     /// Number of requests so far.
     requests: usize,
     leaving: bool,
@@ -274,11 +272,8 @@ impl<S: Stream> Serving<S> {
                         self.server.local.timers.wake_at_tick(&mut self.asked, cx.waker());
                     }
                     self.wait();
-                    if self.timer.poll_elapsed(cx).is_pending() {
+                    if self.poll_over(cx).is_pending() {
                         return Poll::Pending;
-                    }
-                    if self.asks_kernel() {
-                        continue;
                     }
                     if self.waits != Waits::Request {
                         return Poll::Ready(Ok(Left::Ended));
@@ -328,19 +323,18 @@ impl<S: Stream> Serving<S> {
         }
     }
 
-    /// Asks the kernel whether a client that seems to take nothing has taken some; false if that was done, or is in vain.
-    fn asks_kernel(&mut self) -> bool {
-        if !matches!(self.waits, Waits::Reader(_)) || self.kernel_asked == ASKS {
-            return false;
+    /// Ready when it has waited for too long.
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Self { waits, stall, timer, stream, streams, .. } = self;
+        if !matches!(waits, Waits::Reader(_)) {
+            return timer.poll_elapsed(cx).map(|_| ());
         }
-        if !self.with_stream(S::asks_kernel) {
-            return false;
+        let before = stall.since();
+        let over = stall.poll_over(timer, cx, || stream.borrow_mut().get_mut().unacknowledged());
+        if stall.since() != before {
+            streams.took_some();
         }
-        self.kernel_asked += 1;
-        if self.kernel_asked == ASKS / 2 {
-            self.timer.arm(self.server.local.limits.client_send / 2);
-        }
-        true
+        over
     }
 
     /// Sets the timer for what the connection waits for now.
@@ -348,12 +342,7 @@ impl<S: Stream> Serving<S> {
         let (limits, quota) = (&self.server.local.limits, &self.server.local.quota);
         self.streams.took(self.wire.sent(), self.wire.stuck_at().is_some(), quota);
         let (waits, limit) = match self.wire.stuck_at() {
-            Some(sent) => {
-                let (accepted, is_asked) =
-                    self.with_stream(|stream| (stream.below_accepted(), stream.has_kernel()));
-                let limit = if is_asked { limits.client_send / 2 } else { limits.client_send };
-                (Waits::Reader(sent + accepted), Some(limit))
-            }
+            Some(sent) => (Waits::Reader(sent), Some(limits.client_send)),
             None if self.streams.count() > 0 && !self.sent_away => (Waits::Nothing, None),
             None if self.leaving => (Waits::Goodbye, Some(limits.linger)),
             // A new connection always waits for its first request.
@@ -366,16 +355,19 @@ impl<S: Stream> Serving<S> {
             return;
         }
         self.waits = waits;
-        self.kernel_asked = 0;
         match waits {
             Waits::Request if self.requests > 0 => self.timer.rests(),
             waits => self.timer.idle(waits == Waits::Request),
         }
         self.timer.free();
-        match limit {
-            Some(limit) if waits == Waits::Request => self.timer.arm_within(SILENCE, limit),
-            Some(limit) => self.timer.arm(limit),
-            None => {}
+        match (waits, limit) {
+            (Waits::Request, Some(limit)) => self.timer.arm_within(SILENCE, limit),
+            (Waits::Reader(_), Some(limit)) => {
+                let unacknowledged = self.with_stream(S::unacknowledged);
+                self.stall.begin(&self.timer, limit, unacknowledged);
+            }
+            (_, Some(limit)) => self.timer.arm(limit),
+            (_, None) => {}
         }
     }
 

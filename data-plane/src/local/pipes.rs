@@ -53,8 +53,6 @@ pub(crate) struct Pipe {
     /// Whether the last splice yielded nothing, or it is new: then it is uncertain that readable data can be had by
     /// splicing.
     is_doubted: bool,
-    /// Whether what is sent does not wait for the runtime to know of room, until the kernel has none.
-    asks_kernel: bool,
     _descriptors: Held,
 }
 
@@ -101,14 +99,9 @@ impl Pipes {
         let descriptors = self.descriptors.take(2)?;
         let made = make().and_then(|(reads, writes)| Ok((fcntl_getpipe_size(&writes)?, reads, writes)));
         match made {
-            Ok((room, reads, writes)) if room >= LEAST => Some(Pipe {
-                reads,
-                writes,
-                held: 0,
-                is_doubted: true,
-                asks_kernel: false,
-                _descriptors: descriptors,
-            }),
+            Ok((room, reads, writes)) if room >= LEAST => {
+                Some(Pipe { reads, writes, held: 0, is_doubted: true, _descriptors: descriptors })
+            }
             _ => {
                 self.passed_over.set(PASSED_OVER);
                 None
@@ -120,7 +113,7 @@ impl Pipes {
     pub(crate) fn give(&self, pipe: Pipe) {
         let mut free = self.free.borrow_mut();
         if pipe.held == 0 && free.len() < KEPT {
-            free.push(Pipe { is_doubted: true, asks_kernel: false, ..pipe });
+            free.push(Pipe { is_doubted: true, ..pipe });
         }
     }
 
@@ -175,32 +168,18 @@ impl Pipe {
         }
     }
 
-    /// Has what is sent ask the kernel, until it has no room, whatever the runtime knows.
-    pub(crate) fn asks_kernel(&mut self) {
-        self.asks_kernel = true;
-    }
-
     /// Sends everything that is in it.
     ///
     /// # Errors
     /// The socket's error.
     pub(crate) fn poll_drain(&mut self, to: &TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.held > 0 {
+            ready!(to.poll_write_ready(cx))?;
             let moves = || Ok(splice(&self.reads, None, to, None, self.held, SpliceFlags::NONBLOCK)?);
-            let moved = match self.asks_kernel {
-                true => moves(),
-                false => {
-                    ready!(to.poll_write_ready(cx))?;
-                    to.try_io(Interest::WRITABLE, moves)
-                }
-            };
-            match moved {
+            match to.try_io(Interest::WRITABLE, moves) {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Ok(count) => {
-                    self.asks_kernel &= count == self.held;
-                    self.held -= count;
-                }
-                Err(error) if is_passing(&error) => self.asks_kernel = false,
+                Ok(count) => self.held -= count,
+                Err(error) if is_passing(&error) => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }

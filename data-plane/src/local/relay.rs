@@ -14,9 +14,10 @@ use super::Local;
 use super::buffers::Buffers;
 use super::pipes::{Filled, Pipe, Pipes};
 use super::quota::{Quota, Share};
+use super::stall::Stall;
 use super::stint::{STINT, poll_others};
 use super::timer::Timer;
-use crate::codec::stream::{ASKS, ROOM, Stream, poll_fill};
+use crate::codec::stream::{ROOM, Stream, poll_fill};
 use bytes::{Buf, BytesMut};
 
 /// Bytes after which a direction gets a pipe: most never reach that, and small amounts need fewer calls with read and
@@ -68,11 +69,10 @@ pub(crate) async fn relay<C: Stream, E: Stream>(
 ) -> io::Result<()> {
     let (mut up, mut down) = (Direction::new(client.input), Direction::new(endpoint.input));
     let (client, endpoint) = (client.stream, endpoint.stream);
-    let (mut is_untaken, mut asked) = (false, 0);
-    timer.arm(idle.silent);
+    let (mut is_untaken, mut stall) = (false, Stall::new());
+    stall.begin(timer, idle.silent, None);
     let outcome: io::Result<()> = poll_fn(|cx| {
         let before = Moved { up: up.moved, down: down.moved };
-        let below = client.below_accepted();
         let sent = up.poll(&mut *client, &mut *endpoint, Lent::by(local), cx);
         let received = down.poll(&mut *endpoint, &mut *client, Lent::by(local), cx);
         let moved = Moved { up: up.moved - before.up, down: down.moved - before.down };
@@ -81,19 +81,17 @@ pub(crate) async fn relay<C: Stream, E: Stream>(
         if sent.is_ready() && received.is_ready() {
             return Poll::Ready(Ok(()));
         }
-        let is_moved = moved != Moved::default() || client.below_accepted() > below;
-        if is_moved || is_untaken != down.is_held() {
-            (is_untaken, asked) = (down.is_held(), 0);
-            timer.arm(if is_untaken { idle.untaken } else { idle.silent });
+        // What one side still takes of what the kernel has is not silence.
+        let mut of_both =
+            || Some(client.unacknowledged().unwrap_or(0) + endpoint.unacknowledged().unwrap_or(0));
+        if moved != Moved::default() || is_untaken != down.is_held() {
+            is_untaken = down.is_held();
+            match is_untaken {
+                true => stall.begin(timer, idle.untaken, of_both()),
+                false => stall.begin(timer, idle.silent, None),
+            }
         }
-        ready!(timer.poll_elapsed(cx));
-        if is_untaken && asked < ASKS && client.asks_kernel() {
-            asked += 1;
-            down.pipe.iter_mut().for_each(Pipe::asks_kernel);
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        stall.poll_over(timer, cx, of_both).map(|()| Err(io::ErrorKind::TimedOut.into()))
     })
     .await;
     timer.disarm();

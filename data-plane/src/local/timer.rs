@@ -239,6 +239,11 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
+    /// The time of the last tick.
+    pub(crate) fn now(&self) -> Instant {
+        self.timers.now()
+    }
+
     /// Sets the deadline, replacing the previous one.
     pub(crate) fn arm(&self, after: Duration) {
         // The clock may be a tick behind, and a deadline must not be early.

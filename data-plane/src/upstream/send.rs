@@ -15,6 +15,7 @@ use crate::codec::head::{ResponseHead, hop};
 use crate::codec::outgoing::Outgoing;
 use crate::local::Local;
 use crate::local::pipes::bodies::BodyPipe;
+use crate::local::stall::Stall;
 use crate::local::timer::Timer;
 use crate::table::Timeouts;
 use crate::upstream::payload::Payload;
@@ -88,7 +89,7 @@ pub(crate) async fn send<B: RequestBody>(
     let mut sending = Sending::new(request, rest);
     let mut answer = Answer::new(request);
     let mut hold = Hold::new(local.limits.client_send);
-    timer.arm(request.timeouts.send);
+    sending.stall.begin(timer, request.timeouts.send, None);
     let outcome = poll_fn(|cx| {
         let sent = sending.poll(local, timer, link, payload, cx);
         // Here, because a client that gives up ends this at any time.
@@ -96,7 +97,7 @@ pub(crate) async fn send<B: RequestBody>(
         if let Err(error) = sent {
             return Poll::Ready(Err(error));
         }
-        let answered = match hold.poll((&sending, timer), link, payload, cx) {
+        let answered = match hold.poll((&mut sending, timer), link, payload, cx) {
             Poll::Ready(()) => {
                 let most = payload.outlet().map_or(usize::MAX, |outlet| outlet.most());
                 answer.poll(local, timer, (link, most), request, cx)
@@ -117,7 +118,7 @@ pub(crate) async fn send<B: RequestBody>(
         if sending.state == State::Sent && payload.poll_gone(cx).is_ready() {
             return Poll::Ready(Err(Kind::ClientGone.into()));
         }
-        hold.poll_late((&sending, timer), payload, cx).map(|late| Err(late.into()))
+        hold.poll_late((&mut sending, timer), link, payload, cx).map(|late| Err(late.into()))
     })
     .await;
     timer.disarm();
@@ -156,6 +157,8 @@ struct Sending<'r> {
     starved: bool,
     broken: Option<io::Error>,
     timeouts: Timeouts,
+    /// Whether the endpoint takes some of what was sent.
+    stall: Stall,
 }
 
 impl<'r> Sending<'r> {
@@ -169,6 +172,7 @@ impl<'r> Sending<'r> {
             starved: false,
             broken: None,
             timeouts: request.timeouts,
+            stall: Stall::new(),
         }
     }
 
@@ -188,7 +192,7 @@ impl<'r> Sending<'r> {
                 return Ok(());
             }
             if std::mem::take(&mut self.starved) {
-                timer.arm(self.timeouts.send);
+                self.stall.begin(timer, self.timeouts.send, None);
             }
             let before = self.written();
             let written = self.poll_write(&mut link.stream, cx);
@@ -198,9 +202,9 @@ impl<'r> Sending<'r> {
             match written {
                 Poll::Ready(Ok(())) if self.state == State::Ending => {
                     self.state = State::Sent;
-                    timer.arm(self.timeouts.read);
+                    self.stall.begin(timer, self.timeouts.read, None);
                 }
-                Poll::Ready(Ok(())) if more => timer.arm(self.timeouts.send),
+                Poll::Ready(Ok(())) if more => self.stall.begin(timer, self.timeouts.send, None),
                 Poll::Ready(Ok(())) => self.starve(timer),
                 Poll::Ready(Err(error)) => {
                     self.broken = Some(error);
@@ -209,7 +213,7 @@ impl<'r> Sending<'r> {
                 Poll::Pending => {
                     payload.waits(local, self.out.held())?;
                     if self.written() > before {
-                        timer.arm(self.timeouts.send);
+                        self.stall.begin(timer, self.timeouts.send, None);
                     }
                     return Ok(());
                 }
@@ -233,6 +237,15 @@ impl<'r> Sending<'r> {
         match (&mut self.rest, wire.socket()) {
             (Some(rest), Some(socket)) if self.state == State::Ending => rest.poll_drain(socket, cx),
             _ => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Ready when the side that is waited for was silent for too long. An endpoint is not, which takes some of what the
+    /// kernel has.
+    fn poll_over(&mut self, timer: &Timer, link: &Link, cx: &mut Context<'_>) -> Poll<()> {
+        match self.starved {
+            true => timer.poll_elapsed(cx).map(|_| ()),
+            false => self.stall.poll_over(timer, cx, || link.stream.unacknowledged()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The bytes of a connection to an endpoint, plain or in TLS.
 
 use std::io::{self, IoSlice, Read};
+use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -9,7 +10,8 @@ use socket2::SockRef;
 use std::mem::MaybeUninit;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::client::TlsStream;
+
+use crate::codec::stream::{EndpointTls, unacknowledged};
 
 /// A connection's bytes.
 #[derive(Debug)]
@@ -17,7 +19,7 @@ pub(crate) enum Wire {
     /// Plain.
     Plain(TcpStream),
     /// TLS, after the handshake.
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(EndpointTls),
 }
 
 impl Wire {
@@ -40,6 +42,11 @@ impl Wire {
     /// that.
     pub(super) fn ends_unacknowledged(&self, after: Duration) {
         let _ = SockRef::from(self.tcp()).set_tcp_user_timeout(Some(after));
+    }
+
+    /// How many bytes its socket has accepted and the endpoint has not acknowledged; `None`: the kernel does not say.
+    pub(super) fn unacknowledged(&self) -> Option<usize> {
+        unacknowledged(self.tcp().as_fd())
     }
 
     /// Ready when a read is worth a buffer. For TLS that is not known before reading.

@@ -20,8 +20,6 @@ pub(crate) struct Gathered<S> {
     stream: S,
     held: Vec<u8>,
     until: Until,
-    /// Bytes that the transport has accepted.
-    accepted: u64,
     /// The transport is closed next, so its sending side need not be shut down first.
     closes: bool,
 }
@@ -40,7 +38,7 @@ enum Until {
 impl<S> Gathered<S> {
     /// For a writer and reader that take turns: everything written between two reads is sent at once.
     pub(crate) fn in_turns(stream: S) -> Self {
-        Self { stream, held: Vec::new(), until: Until::Silence, accepted: 0, closes: false }
+        Self { stream, held: Vec::new(), until: Until::Silence, closes: false }
     }
 
     /// Stops taking turns. Held data is sent together with the next write.
@@ -61,11 +59,6 @@ impl<S> Gathered<S> {
     /// Whether data is held back.
     pub(crate) fn is_holding(&self) -> bool {
         !self.held.is_empty()
-    }
-
-    /// Bytes that the transport has accepted.
-    pub(crate) fn accepted(&self) -> u64 {
-        self.accepted
     }
 
     /// The underlying stream.
@@ -97,7 +90,6 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
         if written == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
-        self.accepted += written as u64;
         let old = written.min(self.held.len());
         self.held.drain(..old);
         if self.held.is_empty() {
@@ -119,9 +111,7 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
                 return Poll::Ready(Ok(written));
             }
         }
-        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices))?;
-        self.accepted += written as u64;
-        Poll::Ready(Ok(written))
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
     }
 }
 

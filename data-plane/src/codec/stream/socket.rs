@@ -24,8 +24,6 @@ pub(crate) struct Socket(State);
 enum State {
     /// Registered with the runtime.
     Known(TcpStream),
-    /// The same, but writes ask the kernel whether or not the runtime knows of room, until it has none.
-    Asking(TcpStream),
     /// Not registered, or polled by someone else.
     Unknown(std::net::TcpStream),
     /// Lost in transition: the kernel could not register it.
@@ -39,12 +37,12 @@ impl Socket {
     /// It could not be deregistered: the socket is lost.
     pub(crate) fn forget(&mut self) -> io::Result<BorrowedFd<'_>> {
         self.0 = match mem::replace(&mut self.0, State::Lost) {
-            State::Known(stream) | State::Asking(stream) => State::Unknown(stream.into_std()?),
+            State::Known(stream) => State::Unknown(stream.into_std()?),
             other => other,
         };
         match &self.0 {
             State::Unknown(stream) => Ok(stream.as_fd()),
-            State::Known(_) | State::Asking(_) | State::Lost => Err(ErrorKind::NotConnected.into()),
+            State::Known(_) | State::Lost => Err(ErrorKind::NotConnected.into()),
         }
     }
 
@@ -56,7 +54,7 @@ impl Socket {
         self.forget()?;
         match self.0 {
             State::Unknown(stream) => Ok(stream),
-            State::Known(_) | State::Asking(_) | State::Lost => Err(ErrorKind::NotConnected.into()),
+            State::Known(_) | State::Lost => Err(ErrorKind::NotConnected.into()),
         }
     }
 
@@ -71,7 +69,7 @@ impl Socket {
             self.0 = State::Known(TcpStream::from_std(stream)?);
         }
         match &mut self.0 {
-            State::Known(stream) | State::Asking(stream) => Ok(stream),
+            State::Known(stream) => Ok(stream),
             State::Unknown(_) | State::Lost => Err(ErrorKind::NotConnected.into()),
         }
     }
@@ -87,44 +85,16 @@ impl Socket {
         self.fd().is_some_and(|socket| matches!(recv(socket, &mut [0; 1], flags), Ok((_, 1))))
     }
 
-    /// Has writes ask the kernel until it has no room.
-    ///
-    /// # Errors
-    /// As [`Self::registered`].
-    pub(super) fn ask_kernel(&mut self) -> io::Result<()> {
-        self.registered()?;
-        self.0 = match mem::replace(&mut self.0, State::Lost) {
-            State::Known(stream) => State::Asking(stream),
-            other => other,
-        };
-        Ok(())
-    }
-
-    /// Asks the kernel, if that is wanted. `None`: the runtime knows.
-    fn write_asking(&mut self, slices: &[IoSlice<'_>], flags: SendFlags) -> Option<io::Result<usize>> {
-        if !matches!(self.0, State::Asking(_)) {
-            return None;
-        }
-        let State::Asking(stream) = mem::replace(&mut self.0, State::Lost) else { return None };
-        let flags = flags | SendFlags::NOSIGNAL;
-        let sent = sendmsg(&stream, slices, &mut SendAncillaryBuffer::default(), flags);
-        let all = slices.iter().map(|slice| slice.len()).sum::<usize>();
-        self.0 = if sent == Ok(all) { State::Asking(stream) } else { State::Known(stream) };
-        let sent = sent.map_err(io::Error::from);
-        let passes =
-            |error: &io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
-        (!sent.as_ref().is_err_and(passes)).then_some(sent)
-    }
-
     /// Has its close reset the connection.
     pub(super) fn reset_on_close(&self) {
         // Where the kernel does not know the socket any more, there is nothing to reset.
         let _ = self.fd().map(|socket| sockopt::set_socket_linger(socket, Some(Duration::ZERO)));
     }
 
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
+    /// The kernel's socket.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0 {
-            State::Known(stream) | State::Asking(stream) => Some(stream.as_fd()),
+            State::Known(stream) => Some(stream.as_fd()),
             State::Unknown(stream) => Some(stream.as_fd()),
             State::Lost => None,
         }
@@ -143,9 +113,6 @@ impl Socket {
             sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), flags).map_err(io::Error::from)
         };
         if let Some(count) = ready!(self.poll_at_once(cx, |stream| send(stream.as_fd()))) {
-            return Poll::Ready(count);
-        }
-        if let Some(count) = self.write_asking(slices, SendFlags::MORE) {
             return Poll::Ready(count);
         }
         let stream = self.registered()?;
@@ -213,10 +180,7 @@ impl AsyncWrite for Socket {
         let this = self.get_mut();
         match ready!(this.poll_at_once(cx, |mut stream| stream.write(bytes))) {
             Some(count) => Poll::Ready(count),
-            None => match this.write_asking(&[IoSlice::new(bytes)], SendFlags::empty()) {
-                Some(count) => Poll::Ready(count),
-                None => Pin::new(this.registered()?).poll_write(cx, bytes),
-            },
+            None => Pin::new(this.registered()?).poll_write(cx, bytes),
         }
     }
 
@@ -232,9 +196,7 @@ impl AsyncWrite for Socket {
                 Err(error) if error.kind() == ErrorKind::NotConnected => Ok(()),
                 outcome => outcome,
             }),
-            State::Known(_) | State::Asking(_) | State::Lost => {
-                Pin::new(this.registered()?).poll_shutdown(cx)
-            }
+            State::Known(_) | State::Lost => Pin::new(this.registered()?).poll_shutdown(cx),
         }
     }
 
@@ -246,10 +208,7 @@ impl AsyncWrite for Socket {
         let this = self.get_mut();
         match ready!(this.poll_at_once(cx, |mut stream| stream.write_vectored(slices))) {
             Some(count) => Poll::Ready(count),
-            None => match this.write_asking(slices, SendFlags::empty()) {
-                Some(count) => Poll::Ready(count),
-                None => Pin::new(this.registered()?).poll_write_vectored(cx, slices),
-            },
+            None => Pin::new(this.registered()?).poll_write_vectored(cx, slices),
         }
     }
 

@@ -13,12 +13,13 @@ use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{BodyWriter, Client, write_response};
 use crate::codec::outgoing::Outgoing;
-use crate::codec::stream::{ASKS, Last, Stream};
+use crate::codec::stream::{Last, Stream};
 use crate::http::pipeline::log::RequestInfo;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::local::Local;
 use crate::local::pipes::{Filled, Pipe};
 use crate::local::quota::Share;
+use crate::local::stall::Stall;
 use crate::local::stint::{STINT, poll_others};
 use crate::local::timer::Timer;
 use crate::upstream::link::Link;
@@ -68,7 +69,7 @@ pub(super) async fn write<S: Stream>(
         ended: false,
         read,
         untaken: None,
-        asked: 0,
+        stall: Stall::new(),
         gathered: text.len(),
         pipe: None,
         piped: 0,
@@ -104,8 +105,8 @@ struct Answer<'a> {
     read: Duration,
     /// The quota share of data that the client has not taken yet.
     untaken: Option<Share>,
-    /// How often the kernel was asked since the client took some of it.
-    asked: u8,
+    /// Whether the client takes some of it.
+    stall: Stall,
     /// Bytes of the head and of pieces since the body was last read: a buffer is not free before the last piece in it.
     gathered: usize,
     /// The pipe of a long body. Its contents come after `out`, and before anything that is still to be gathered.
@@ -133,7 +134,6 @@ impl Answer<'_> {
             };
             if !(self.out.is_empty() && self.in_pipe() == 0) {
                 let before = self.written();
-                let below = stream.below_accepted();
                 // The response is complete, so the TLS close_notify is sent together with it.
                 if self.is_last
                     && self.ended
@@ -153,7 +153,7 @@ impl Answer<'_> {
                     // The client got what came before the break, or never will.
                     Poll::Pending if broken.is_some() => {}
                     Poll::Pending => {
-                        let took = self.written() > before || stream.below_accepted() > below;
+                        let took = self.written() > before;
                         return self.poll_untaken(local, timer, (stream, input, unread), body, took, cx);
                     }
                 }
@@ -210,22 +210,15 @@ impl Answer<'_> {
         }
         // Until now the timer ran for the backend.
         if begins || took {
-            self.asked = 0;
-            timer.arm(local.limits.client_send);
+            self.stall.begin(timer, local.limits.client_send, stream.unacknowledged());
         }
         // The client may read nothing before it has sent its whole request.
         let says_more = body.sending().is_some() || !unread.is_over();
         if says_more && let Poll::Ready(error) = poll_client(body, (stream, input, unread), cx) {
             return Poll::Ready(Err(error));
         }
-        ready!(timer.poll_elapsed(cx));
-        if self.asked < ASKS && stream.asks_kernel() {
-            self.asked += 1;
-            self.pipe.iter_mut().for_each(Pipe::asks_kernel);
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        Poll::Ready(Err(Kind::ClientTimeout.into()))
+        let over = self.stall.poll_over(timer, cx, || stream.unacknowledged());
+        over.map(|()| Err(Kind::ClientTimeout.into()))
     }
 
     fn in_pipe(&self) -> usize {

@@ -81,6 +81,8 @@ pub(super) struct Streams {
     connection: RefCell<Option<Waker>>,
     /// Bytes that the connection has taken.
     taken: Cell<u64>,
+    /// How often the client has taken some when its connection took none.
+    slowly: Cell<u64>,
     /// Whether it takes none now.
     stuck: Cell<bool>,
     /// Bytes that h2 was given since the connection last had written everything.
@@ -160,9 +162,14 @@ impl Streams {
         self.rounds.get() + 1
     }
 
-    /// Bytes that the connection has taken so far.
+    /// The client has taken some of what its connection had taken long ago.
+    pub(super) fn took_some(&self) {
+        self.slowly.set(self.slowly.get() + 1);
+    }
+
+    /// How much the client has taken so far, as far as is known. Only its changes mean anything.
     pub(super) fn taken(&self) -> u64 {
-        self.taken.get()
+        self.taken.get() + self.slowly.get()
     }
 
     /// Whether h2 may be given more.

@@ -33,7 +33,7 @@ impl Hold {
     /// Ready when the response may be read, or has not arrived. What has been read of it is read to its end.
     pub(super) fn poll<B: RequestBody>(
         &mut self,
-        (sending, timer): (&Sending<'_>, &Timer),
+        (sending, timer): (&mut Sending<'_>, &Timer),
         link: &mut Link,
         payload: &mut Payload<'_, B>,
         cx: &mut Context<'_>,
@@ -49,7 +49,10 @@ impl Hold {
         }
         if std::mem::replace(&mut self.is_on, is_on) != is_on && sending.is_over() {
             self.mark = (outlet.taken(), sending.written());
-            timer.arm(if is_on { self.limit } else { sending.timeouts.read });
+            match is_on {
+                true => timer.arm(self.limit),
+                false => sending.stall.begin(timer, sending.timeouts.read, None),
+            }
         }
         self.was_on |= is_on;
         if is_on { Poll::Pending } else { Poll::Ready(()) }
@@ -72,14 +75,16 @@ impl Hold {
     /// Ready when the side that is waited for has been silent for too long.
     pub(super) fn poll_late<B: RequestBody>(
         &mut self,
-        (sending, timer): (&Sending<'_>, &Timer),
+        (sending, timer): (&mut Sending<'_>, &Timer),
+        link: &Link,
         payload: &mut Payload<'_, B>,
         cx: &mut Context<'_>,
     ) -> Poll<Kind> {
-        ready!(timer.poll_elapsed(cx));
         if !self.is_on {
+            ready!(sending.poll_over(timer, link, cx));
             return Poll::Ready(sending.waits_for());
         }
+        ready!(timer.poll_elapsed(cx));
         let taken = payload.outlet().map_or(0, |outlet| outlet.taken());
         let mark = (taken, sending.written());
         // A client that takes something will have room. So may one whose endpoint has taken a part of the request.

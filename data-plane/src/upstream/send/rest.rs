@@ -44,13 +44,16 @@ impl Rest {
         status: u16,
         local: &Local,
     ) -> Option<Self> {
-        let Sending { out, writer, place, state, starved, timeouts, .. } = sending;
+        let Sending { out, writer, place, state, starved, timeouts, mut stall, .. } = sending;
         if status >= 400 || !matches!(state, State::Sending | State::Ending) {
             return None;
         }
         let (read, sizes, untaken) = payload.streamed()?;
         let timer = local.timers.timer();
-        timer.arm(if starved { timeouts.client_body } else { timeouts.send });
+        match starved {
+            true => timer.arm(timeouts.client_body),
+            false => stall.begin(&timer, timeouts.send, None),
+        }
         let sending = Sending {
             out: out.headless()?,
             rest: None,
@@ -60,6 +63,7 @@ impl Rest {
             starved,
             broken: None,
             timeouts,
+            stall,
         };
         Some(Self { sending, read, sizes, untaken, timer, source: None })
     }
@@ -95,7 +99,9 @@ impl Rest {
             _ if sent.is_err() => Poll::Ready(sent.map(|()| false)),
             State::Sent => Poll::Ready(Ok(true)),
             State::Broken => Poll::Ready(Ok(false)),
-            State::Sending | State::Ending => timer.poll_elapsed(cx).map(|_| Err(sending.waits_for().into())),
+            State::Sending | State::Ending => {
+                sending.poll_over(timer, link, cx).map(|()| Err(sending.waits_for().into()))
+            }
         }
     }
 }

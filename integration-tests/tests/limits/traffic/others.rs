@@ -78,6 +78,7 @@ pub(super) const OTHERS: &[(&str, &str)] = &[
     ("local::spill::WARNINGS", "the log's pace"),
     ("local::shares::OF_NAMESPACE", "the parts of a limit"),
     ("local::shares::OF_OWNER", "the parts of a limit"),
+    ("local::stall::LOOKS", "how often the kernel is asked within a timeout"),
     ("local::stint::STINT", "what is moved at a time"),
     ("local::timer::NEVER", "no time"),
     ("local::timer::SILENCE", "how long a connection that says nothing has a task"),

@@ -1,5 +1,5 @@
-//! Clients that read slowly but steadily, on a simulated clock: the kernel reports no room before much more is free than
-//! they read before a timeout, and they are waited for all the same.
+//! Clients and endpoints that read slowly but steadily, on a simulated clock: the kernel reports no room before much more
+//! is free than they read before a timeout, and they are waited for all the same.
 
 use std::fmt::Debug;
 use std::io::{Read as _, Write as _};
@@ -18,6 +18,8 @@ use crate::codec::stream::Stream;
 const READ: usize = 32 * 1024;
 /// More than a kernel takes.
 const MUCH: usize = 4 << 20;
+/// A request body that is more than such an endpoint reads.
+const BODY: usize = 1_000_000;
 
 /// Runs something for as long as it goes on by itself.
 async fn settle<F: Future + ?Sized>(running: &mut Pin<Box<F>>) -> Poll<F::Output> {
@@ -129,4 +131,29 @@ async fn a_response_for_a_slow_reader_is_not_cut_over_http2() {
     ];
     let asking = Box::pin(async { relayed(&ask.concat(), b"HTTP/1.1 200 OK\r\n\r\n").await });
     assert!(tokio::task::LocalSet::new().run_until(asking).await);
+}
+
+#[tokio::test]
+async fn a_request_for_an_endpoint_that_reads_slowly_is_not_cut() {
+    let (fixture, origin) = fixture(Duration::ZERO).await;
+    SockRef::from(&origin).set_recv_buffer_size(4096).unwrap();
+    let (mut connection, mut client) = fixture.connection();
+    let head = format!("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: {BODY}\r\n\r\n");
+    beside(&mut connection, client.write_all(head.as_bytes())).await.unwrap();
+    beside(&mut connection, client.write_all(&vec![b'x'; BODY])).await.unwrap();
+    let (mut endpoint, _) = beside(&mut connection, origin.accept()).await.unwrap();
+    let mut half_minutes = 0..;
+    for half_minute in half_minutes.by_ref().take(10) {
+        beside(&mut connection, endpoint.read_exact(&mut [0; READ])).await.unwrap();
+        fixture.at(30.2 * f64::from(half_minute));
+        assert!(settle(&mut connection).await.is_pending());
+        assert!(poll!(pin!(client.read_u8())).is_pending(), "it reads");
+    }
+    for half_minute in half_minutes.take(4) {
+        fixture.at(30.2 * f64::from(half_minute));
+        assert!(settle(&mut connection).await.is_pending());
+    }
+    let mut answer = [0; 12];
+    beside(&mut connection, client.read_exact(&mut answer)).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 504", "it reads nothing");
 }
