@@ -184,16 +184,33 @@ impl Port {
         let Some(session) = known.or_else(|| self.begin(key)) else {
             return;
         };
+        let Err(error) = self.forward(&session, datagram) else { return };
+        debug!(client = %key.0, %error, "a datagram was not sent on");
+        if !is_out_of_reach(&error) {
+            return;
+        }
+        // The kernel tells what became of an earlier datagram, in place of sending this one.
+        session.slot.take();
+        session.over.notify_one();
+        let Some(session) = self.begin(key) else { return };
+        if let Err(error) = self.forward(&session, datagram) {
+            debug!(client = %key.0, %error, "a datagram was not sent on");
+        }
+    }
+
+    /// Sends a datagram to the endpoint of a session.
+    fn forward(&self, session: &Session, datagram: &[u8]) -> io::Result<()> {
         session.asked.set(session.asked.get() + 1);
         session.heard.set(self.server.local.timers.now());
         // Asks the kernel directly: the runtime does not know yet whether a new socket is writable.
-        match SockRef::from(&session.socket).send(datagram) {
-            Ok(count) => session.log_entry.moves(Moved { up: count as u64, down: 0 }),
-            Err(error) => debug!(client = %key.0, %error, "a datagram was not sent on"),
+        let sent = SockRef::from(&session.socket).send(datagram);
+        if let Ok(count) = sent {
+            session.log_entry.moves(Moved { up: count as u64, down: 0 });
         }
-        if self.is_answered(&session) {
+        if self.is_answered(session) {
             session.over.notify_one();
         }
+        sent.map(drop)
     }
 
     fn is_answered(&self, session: &Session) -> bool {
@@ -349,14 +366,21 @@ async fn answers(port: Weak<Port>, server: Rc<Server>, key: Key, session: Rc<Ses
         let idle = server.with_table(|table| table.streams().terms.idle);
         let silent = server.local.timers.now().saturating_duration_since(session.heard.get());
         let left = idle.saturating_sub(silent);
-        let readable = async {
+        let ready = async {
             tokio::select! {
                 biased;
                 () = session.over.notified() => false,
-                readable = session.socket.readable() => readable.is_ok(),
+                // An error alone does not make a socket readable.
+                ready = session.socket.ready(Interest::READABLE | Interest::ERROR) => {
+                    if ready.as_ref().is_ok_and(|ready| ready.is_error()) && has_failed(&session.socket) {
+                        // After the replies that came before.
+                        session.over.notify_one();
+                    }
+                    ready.is_ok()
+                }
             }
         };
-        let goes_on = match timer.limit(left, readable).await {
+        let goes_on = match timer.limit(left, ready).await {
             Ok(goes_on) => goes_on,
             // Something may have passed since.
             Err(_) => server.local.timers.now().saturating_duration_since(session.heard.get()) < idle,
@@ -366,6 +390,27 @@ async fn answers(port: Weak<Port>, server: Rc<Server>, key: Key, session: Rc<Ses
             return port.forget(key, &session);
         }
     }
+}
+
+/// Whether the kernel was told that the endpoint takes no datagrams.
+fn has_failed(socket: &UdpSocket) -> bool {
+    let failed = socket.try_io(Interest::ERROR, || {
+        // An error that a failed send has reported is gone.
+        socket.take_error()?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    });
+    match failed {
+        Ok(error) => {
+            debug!(%error, "the endpoint takes no datagrams");
+            true
+        }
+        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+    }
+}
+
+/// Whether an error is about the endpoint, not about a datagram.
+fn is_out_of_reach(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable)
 }
 
 fn is_newest(sessions: &Sessions, (key, number): &Begun) -> bool {

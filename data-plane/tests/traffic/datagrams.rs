@@ -76,6 +76,35 @@ fn datagrams_go_to_the_endpoints_of_now() {
     assert_eq!(client.recv(&mut buffer).unwrap(), 4);
 }
 
+/// Otherwise a client that goes on sending from its port would stay there as long as the endpoint is listed.
+#[test]
+fn a_client_is_led_away_from_an_endpoint_that_takes_no_datagrams() {
+    let port = free();
+    let _proxy = serving(&udp(port), &[refusing(), answering(1)]);
+    for number in 0..4 {
+        let client = datagrams(port);
+        client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        eventually(&format!("client {number} is answered"), || {
+            client.send(b"x").unwrap();
+            client.recv(&mut [0; 8]).is_ok()
+        });
+    }
+}
+
+#[test]
+fn a_session_ends_when_its_endpoint_takes_no_datagrams_any_more() {
+    let port = free();
+    let endpoint = UdpSocket::bind("127.0.0.1:0").unwrap();
+    endpoint.set_read_timeout(Some(PATIENCE)).unwrap();
+    let _proxy = serving(&udp(port), &[address(&endpoint)]);
+    let client = datagrams(port);
+    let session = comes_from(&client, &endpoint).unwrap();
+    drop(endpoint);
+    client.send(b"x").unwrap();
+    let is_closed = || UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, session.port())).is_ok();
+    eventually("the socket of the session is closed", is_closed);
+}
+
 /// The first is waited for, and the other one asked for a moment.
 fn two_endpoints() -> [UdpSocket; 2] {
     [PATIENCE, Duration::from_millis(50)].map(|patience| {
