@@ -1,9 +1,10 @@
-//! How fresh the data of a source is: counters per kind, and what may not be read, written by the source, read by
-//! metrics and readiness.
+//! How fresh the data of a source is: counters per kind, what may not be read, and whether it answers at all, written by
+//! the source, read by metrics and readiness.
 //!
 //! **Invariant:** counters are plain atomics, and nobody holds the lock of the rest for longer than it takes to copy:
 //! neither readers nor the source ever wait.
 
+mod unheard;
 mod unread;
 
 use std::collections::BTreeSet;
@@ -14,6 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use shared::clock;
 
 use crate::objects::ObjectKind;
+pub use unheard::Unheard;
 pub use unread::{ReadTo, Unread};
 
 /// Health of a source, per kind. Clones share the same counters.
@@ -22,6 +24,7 @@ pub struct Freshness {
     kinds: Arc<[Cell; ObjectKind::ALL.len()]>,
     forbidden: Arc<Mutex<BTreeSet<Forbidden>>>,
     unread: Arc<Mutex<Unread>>,
+    unheard: Arc<Mutex<Option<Unheard>>>,
 }
 
 /// Objects that may not be read, and in whose absence something is missing.
@@ -93,6 +96,15 @@ impl Freshness {
     /// A list was read.
     pub(crate) fn note_read(&self, list: &str) {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner).remove(list);
+    }
+
+    /// Whether the source does not answer; `None`: it does, or it is a folder.
+    pub fn unheard(&self) -> Option<Unheard> {
+        self.unheard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn note_unheard(&self, unheard: Option<Unheard>) {
+        *self.unheard.lock().unwrap_or_else(PoisonError::into_inner) = unheard;
     }
 
     /// Whether the first lists of all kinds are complete.

@@ -367,7 +367,9 @@ impl Service for Inspect {
             let problem = convert::forbidden(forbidden, is_ready);
             of_kinds.entry(problem.object.clone()).or_default().push(problem);
         }
-        of_kinds.extend(unread.map(|problem| (problem.object.clone(), vec![problem])));
+        let unheard = self.start.source.unheard().map(|it| convert::unheard(&it, is_ready));
+        let of_source = unread.into_iter().chain(unheard);
+        of_kinds.extend(of_source.map(|problem| (problem.object.clone(), vec![problem])));
         let objects = by_object.iter().map(|(object, problems)| (object.to_string(), Some(problems)));
         let listed = objects.chain(of_kinds.keys().map(|kind| (kind.clone(), None)));
         let behind = listed.filter(|(object, _)| after.is_none_or(|after| object.as_str() > after)).collect();

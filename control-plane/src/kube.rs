@@ -4,7 +4,8 @@
 //! `collection` builds its requests, `wire` decodes the responses, `sink` sends events to the index; `ask` is for all
 //! other requests, `config` says to whom. Secrets and ConfigMaps are read if something refers to them (`demand`);
 //! `decisions` and `pins` are ConfigMaps and Secrets of our own, `events` writes Events for the owners of objects,
-//! `status` writes the addresses of Ingresses. `rounds` makes all of them list again for the freshness barrier.
+//! `status` writes the addresses of Ingresses. `rounds` makes all of them list again for the freshness barrier;
+//! `pulse` notices that nothing is heard any more.
 //!
 //! **Invariant:** what the API server says is passed on, never judged: what an object means is the index' business.
 
@@ -52,6 +53,7 @@ mod follow;
 pub(crate) mod fuzz;
 pub mod login;
 mod pins;
+mod pulse;
 pub mod record;
 mod rounds;
 mod server_clock;
@@ -239,7 +241,7 @@ impl KubeSource {
             tasks: Supervisor::new(),
             client: client.clone(),
             sender: Sender::new(inputs.clone(), freshness.clone()),
-            freshness,
+            freshness: freshness.clone(),
             restored: channel::Sender::new(0),
             round: channel::Sender::new(0),
             rounds: Rounds::new(inputs),
@@ -255,6 +257,8 @@ impl KubeSource {
         let scope = Scope { namespace: options.watch_namespace.clone(), fixed: fixed.collect() };
         let Follower { mut tasks, sender, round, rounds, .. } = follower;
         tasks.spawn("demand", demand::run(client.clone(), sender, scope, (seen, wants), rounds.part()));
+        let probe = Collection::all(ObjectKind::Ingress, options.watch_namespace.as_deref()).metadata_only();
+        tasks.spawn("pulse", pulse::keep(client.clone(), probe, freshness));
         tasks.spawn("rounds", rounds::begin(barrier, round));
         let namespace: Arc<str> = options.decisions_namespace.into();
         tasks.spawn("holds", decisions::write(client.clone(), Arc::clone(&namespace), holds));

@@ -91,6 +91,7 @@ pub struct Metrics {
     relists: Family<KindLabel, Gauge>,
     broken: Family<KindLabel, Gauge>,
     forbidden: Family<KindLabel, Gauge>,
+    unheard_seconds: Seconds,
     pinned: Gauge,
     pinned_until: Seconds,
     certificate_until: Seconds,
@@ -138,6 +139,7 @@ impl Metrics {
             relists: Family::default(),
             broken: Family::default(),
             forbidden: Family::default(),
+            unheard_seconds: Gauge::default(),
             pinned: Gauge::default(),
             pinned_until: Seconds::default(),
             certificate_until: Seconds::default(),
@@ -216,6 +218,8 @@ impl Metrics {
         );
         let help = "Lists of a kind of objects that may not be read: a right is missing";
         to.register("source_forbidden", help, self.forbidden.clone());
+        let help = "For how long the API server has not answered; 0: it does";
+        to.register("source_unheard_seconds", help, self.unheard_seconds.clone());
         let help = "Log lines lost because standard error was not read fast enough";
         to.register("log_lines_lost", help, self.log_lost.clone());
         to.register("panics", "Panics of tasks and threads", self.panics.clone());
@@ -368,6 +372,8 @@ impl Metrics {
     }
 
     fn read_source(&self, source: &Freshness) {
+        let unheard = source.unheard().map_or(0.0, |it| it.span(clock::now()).as_secs_f64());
+        self.unheard_seconds.set(unheard);
         let forbidden = source.forbidden();
         for kind in ObjectKind::ALL {
             let figures = source.of(kind);

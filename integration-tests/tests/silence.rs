@@ -8,7 +8,9 @@ use integration_tests::cluster::{Authorization, Cluster};
 use integration_tests::faults::Relay;
 use integration_tests::process::Signal;
 use integration_tests::site::ingress;
-use integration_tests::{ClusterSite, DataPlane, FolderSite, Ledger, Origin, Question, Traffic, eventually};
+use integration_tests::{
+    ClusterSite, DataPlane, FolderSite, Ledger, Origin, Question, Traffic, client, eventually,
+};
 
 /// Requests for `a.test`, which two Services may serve, the first of them now.
 fn traffic(proxy: &DataPlane, one: &Origin, two: &Origin) -> Traffic {
@@ -32,6 +34,15 @@ async fn a_frozen_api_server_loses_nothing() {
     // Nor does a proxy that comes now wait for it.
     let fresh = DataPlane::start(site.control.listen()).await;
     fresh.serves("a.test", "/", "one").await;
+    let deaf = "has not heard the API server since";
+    eventually("it is said since when nothing is heard", || async {
+        let page = client::page(&site.control.admin(), "/readyz").await.map_err(|error| error.to_string())?;
+        let is_said = page.status == 200 && page.text().contains(deaf);
+        if is_said { Ok(()) } else { Err(page.text().to_owned()) }
+    })
+    .await;
+    let told = site.control.inspect().await.proxies().await.unwrap().replicas;
+    assert!(told.iter().any(|it| it.unread.contains(deaf)), "{told:?}");
     cluster.freeze_apiserver(false);
     traffic.ledger().routes("a.test", "two");
     site.api.apply(&site.ingress("web", "a.test", &[("/", "two")])).await;

@@ -19,7 +19,7 @@ pub(super) struct Replica {
     proxies: u32,
     /// How it has differed for a minute from the one that was asked, or that it is of another build; empty if neither.
     differs: String,
-    /// What it may not list, and what follows from that; empty if it may list everything.
+    /// Since when it has not heard the API server, what it may not list, and what follows; empty: neither.
     unread: String,
 }
 

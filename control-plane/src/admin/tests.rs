@@ -13,7 +13,7 @@ use super::*;
 use crate::enrol::folder::Folder;
 use crate::enrol::keeper::{Keeper, Moment};
 use crate::enrol::vault::Vault;
-use crate::freshness::Forbidden;
+use crate::freshness::{Forbidden, Unheard};
 use crate::objects::ObjectKind;
 use crate::store::{Changes, Store};
 
@@ -66,6 +66,21 @@ fn who_may_not_read_any_more_is_ready_and_says_so() {
     pages.start.source.note_allowed(&forbidden);
     assert_eq!(asked(&pages).1, "ok\n");
     assert!(metrics().contains("firth_control_source_forbidden{kind=\"Secret\"} 0\n"));
+}
+
+#[test]
+fn who_does_not_hear_its_source_is_ready_and_says_since_when() {
+    let pages = pages(None);
+    let text = |path| String::from_utf8(pages.page(path, None).unwrap().body.to_vec()).unwrap();
+    assert!(text("/metrics").contains("firth_control_source_unheard_seconds 0.0\n"));
+    let since = (clock::now().checked_sub(Duration::from_secs(35)).unwrap(), std::time::UNIX_EPOCH);
+    pages.start.source.note_unheard(Some(Unheard { since, reason: "no answer for 5 s".into() }));
+    let said = "ok\nthis replica has not heard the API server since 1970-01-01T00:00:00Z (no answer for 5 s): what it knew then stays \
+                in use, and what was changed or decided later is not seen\n";
+    assert_eq!(asked(&pages), (StatusCode::OK, said.to_owned()));
+    assert!(text("/metrics").contains("firth_control_source_unheard_seconds 35."), "{}", text("/metrics"));
+    pages.start.source.note_unheard(None);
+    assert_eq!(asked(&pages).1, "ok\n");
 }
 
 #[tokio::test]

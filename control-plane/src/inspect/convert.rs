@@ -9,7 +9,7 @@ use shared::kind::Lane;
 use shared::proto::inspect;
 
 use super::reach::Reach;
-use crate::freshness::Forbidden;
+use crate::freshness::{Forbidden, Unheard};
 use crate::problem::{Problem, Severity};
 use crate::serve::message::{REFUSALS_MAX, Refused};
 use crate::serve::registry::Proxy;
@@ -138,6 +138,20 @@ pub(super) fn forbidden(Forbidden { kind, reason }: Forbidden, is_ready: bool) -
     };
     inspect::Problem {
         object: kind.as_str().to_owned(),
+        severity: Severity::Warning.as_str().to_owned(),
+        reason,
+        ..Default::default()
+    }
+}
+
+/// That the API server does not answer. `is_ready`: anything is offered.
+pub(super) fn unheard(unheard: &Unheard, is_ready: bool) -> inspect::Problem {
+    let reason = match is_ready {
+        true => format!("this replica {}", unheard.stays()),
+        false => format!("this replica {unheard}: nothing is offered until it answers"),
+    };
+    inspect::Problem {
+        object: "API server".to_owned(),
         severity: Severity::Warning.as_str().to_owned(),
         reason,
         ..Default::default()

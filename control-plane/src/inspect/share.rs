@@ -117,6 +117,7 @@ impl Inspect {
             ended: self.peers.ended(),
             stale: self.peers.is_stale(),
             unread,
+            unheard: self.start.source.unheard().map(|it| it.stays()).unwrap_or_default(),
             ..inspect::ShareResponse::default()
         }
     }

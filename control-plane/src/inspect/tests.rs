@@ -9,7 +9,7 @@ use shared::resource::{Backend, Certificate, EndpointPort, Endpoints, Host, Reso
 use shared::version::{Claim, Lineage};
 use tokio_stream::StreamExt as _;
 
-use crate::freshness::Forbidden;
+use crate::freshness::{Forbidden, Unheard};
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::problem::{Problem, Severity};
 use crate::serve::message::Hello;
@@ -375,6 +375,18 @@ async fn what_may_not_be_read_is_among_the_problems() {
     assert!(told[4].1.contains("what was read before stays in use"), "{told:?}");
     source.note_allowed(&Forbidden { kind: ObjectKind::Service, reason: "services is forbidden".into() });
     assert_eq!(listed(&bench).await.len(), 4);
+
+    let unheard =
+        Unheard { since: (clock::now(), std::time::UNIX_EPOCH), reason: "no answer for 5 s".into() };
+    source.note_unheard(Some(unheard));
+    let told = listed(&bench).await;
+    assert_eq!((&*told[0].0, told.len()), ("API server", 5));
+    assert!(told[0].1.contains("has not heard the API server since 1970-01-01T00:00:00Z"), "{told:?}");
+    let (_, replicas) = bench.inspect.fleet().await;
+    assert!(
+        replicas[0].unread.contains("(no answer for 5 s): what it knew then stays in use"),
+        "{replicas:?}"
+    );
 }
 
 #[tokio::test]

@@ -114,7 +114,7 @@ pub struct Fleet {
     pub members: BTreeMap<String, Member>,
     /// Proxies that only unreachable replicas knew.
     pub lost: BTreeMap<String, inspect::Proxy>,
-    /// All replicas; empty if this is the only one, without peers configured, and may list everything.
+    /// All replicas; empty if this is the only one, without peers configured, and reads everything.
     pub replicas: Vec<inspect::Replica>,
     /// Whether proxies of earlier processes have had time to reconnect.
     pub settled: bool,
@@ -191,8 +191,14 @@ fn of_another_build(its: u32, own: u32) -> String {
     )
 }
 
-/// What a replica may not list, in words.
+/// What a replica does not hear or may not list, in words.
 fn said_of(share: &inspect::ShareResponse) -> String {
+    let said = [share.unheard.clone(), unread_of(share)];
+    said.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+/// What a replica may not list, in words.
+fn unread_of(share: &inspect::ShareResponse) -> String {
     let lists: Vec<_> = share.unread.iter().map(|it| &*it.list).collect();
     match (lists.is_empty(), share.stale) {
         (true, _) => String::new(),
@@ -347,6 +353,9 @@ mod tests {
         };
         let stays = "may not list secrets: what it knows of it stays in use";
         assert_eq!(said(unread(1, false), vec![], false), [stays], "alone, too");
+        let unheard = "has not heard the API server".to_owned();
+        let deaf = inspect::ShareResponse { unheard: unheard.clone(), ..unread(1, false) };
+        assert_eq!(said(deaf, vec![], false), [format!("{unheard}; {stays}")]);
         let goes = "may not list secrets, and sends its proxies to a replica that has read more of it";
         assert_eq!(said(share(1, vec![]), vec![Other::answered(at(2), unread(2, true))], true), ["", goes]);
     }

@@ -57,7 +57,7 @@ impl fmt::Display for Awaited {
 pub struct Start {
     /// What is missing; `None` before anything was read, and once something is offered.
     pub awaited: watch::Receiver<Option<Awaited>>,
-    /// What may not be read.
+    /// What may not be read, and whether the source answers.
     pub source: Freshness,
 }
 
@@ -74,9 +74,10 @@ impl Start {
         let awaited = awaited.unwrap_or_else(|| "nothing was read yet".to_owned());
         let forbidden = self.source.forbidden();
         let reasons: Vec<_> = forbidden.iter().map(|Forbidden { reason, .. }| &**reason).collect();
+        let unheard = self.source.unheard().map(|it| format!(". This replica {it}")).unwrap_or_default();
         match reasons.is_empty() {
-            true => awaited,
-            false => format!("{awaited}. Grant get, list and watch: {}", reasons.join("; ")),
+            true => format!("{awaited}{unheard}"),
+            false => format!("{awaited}{unheard}. Grant get, list and watch: {}", reasons.join("; ")),
         }
     }
 }
@@ -84,6 +85,7 @@ impl Start {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::freshness::Unheard;
 
     #[test]
     fn what_may_not_be_read_is_told_as_the_api_server_says_it() {
@@ -105,5 +107,9 @@ mod tests {
         assert_eq!(start.missing(), format!("{waits}. Grant get, list and watch: {reason}"));
         start.source.note_allowed(&services);
         assert_eq!(start.missing(), waits);
+        let since = (shared::clock::now(), std::time::UNIX_EPOCH);
+        start.source.note_unheard(Some(Unheard { since, reason: "no answer".into() }));
+        let unheard = "This replica has not heard the API server since 1970-01-01T00:00:00Z (no answer)";
+        assert_eq!(start.missing(), format!("{waits}. {unheard}"));
     }
 }

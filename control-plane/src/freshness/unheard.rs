@@ -1,0 +1,36 @@
+//! Since when a source has not answered.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// A source that does not answer: what was read of it stays in use, and nothing newer is seen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unheard {
+    /// When it last answered; at the earliest the start of this process.
+    pub since: (Instant, SystemTime),
+    /// What became of the newest question.
+    pub reason: Arc<str>,
+}
+
+impl Unheard {
+    /// For how long.
+    pub fn span(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.since.0)
+    }
+
+    /// What is said of a replica that offers something.
+    pub fn stays(&self) -> String {
+        format!("{self}: what it knew then stays in use, and what was changed or decided later is not seen")
+    }
+}
+
+impl fmt::Display for Unheard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { since, reason } = self;
+        write!(f, "has not heard the API server since ")?;
+        // To the second, in UTC.
+        jiff::Timestamp::try_from(since.1).map_or(Ok(()), |time| write!(f, "{time:.0}"))?;
+        write!(f, " ({reason})")
+    }
+}
