@@ -13,7 +13,7 @@ use shared::proto::inspect;
 use shared::version::Seq;
 
 use super::Inspect;
-use crate::peers::fleet::{Fleet, Member};
+use crate::peers::fleet::{About, Fleet, Member};
 use crate::serve::registry::Registry;
 use crate::store::{Head, PastVersion};
 
@@ -46,14 +46,13 @@ impl Reach {
             had.next().map(|(place, _)| place)
         });
         let connected = |member: &&Member| member.shared.connected && !own.contains_key(&*member.shared.id);
-        let others =
-            fleet.members.values().filter(connected).map(|Member { shared, is_of_the_same, .. }| {
-                let proxy = shared.proxy.as_ref()?;
-                match *is_of_the_same && proxy.in_sync {
-                    true => newest,
-                    false => by_name.get(&proxy.acked).copied(),
-                }
-            });
+        let others = fleet.members.values().filter(connected).map(|Member { shared, about, .. }| {
+            let proxy = shared.proxy.as_ref()?;
+            match *about == About::Same && proxy.in_sync {
+                true => newest,
+                false => by_name.get(&proxy.acked).copied(),
+            }
+        });
         let all: Vec<_> = own_places.chain(others).chain(fleet.lost.values().map(|_| None)).collect();
         let mut places: Vec<_> = all.iter().copied().flatten().collect();
         places.sort_unstable();
@@ -161,7 +160,8 @@ mod tests {
             proxy: Some(proxy),
             ..Default::default()
         };
-        (id.to_owned(), Member { shared, is_of_the_same, replica: "other".to_owned() })
+        let about = if is_of_the_same { About::Same } else { About::Another };
+        (id.to_owned(), Member { shared, about, replica: "other".to_owned() })
     }
 
     #[test]

@@ -8,10 +8,13 @@ use shared::proto::inspect;
 use shared::schema::COMPILE_REVISION;
 use tonic::Status;
 
+use super::status::is_rejected;
 use super::{Inspect, convert, pick};
 use crate::freshness::ReadTo;
+use crate::objects::ObjectRef;
 use crate::peers::apart;
-use crate::peers::fleet::Fleet;
+use crate::peers::fleet::{About, Fleet};
+use crate::placement::Placement;
 use crate::rollout::{Extent, ObjectState};
 use crate::store::Head;
 
@@ -47,7 +50,10 @@ impl Inspect {
         let head = self.published.head();
         let Some(object) = object else { return Ok(self.share_proxies(&head, now)) };
         Ok(match Extent::of(&object, placed.as_deref(), &head) {
-            Some(extent) => self.share_object(&extent, &head, now),
+            Some(extent) => {
+                let object_version = self.compiled_version(&object, placed.as_deref(), &extent);
+                inspect::ShareResponse { object_version, ..self.share_object(&extent, &head, now) }
+            }
             // The object is not known here yet, or was deleted: none of the proxies here has it in the other replica's
             // version.
             None => {
@@ -100,6 +106,20 @@ impl Inspect {
         inspect::ShareResponse { object: object.into(), proxies: shared.collect(), ..self.signed(head, now) }
     }
 
+    /// The version of an object that is offered, for a replica that compiles it to something else.
+    pub(super) fn compiled_version(
+        &self,
+        object: &ObjectRef,
+        placed: Option<&Placement>,
+        extent: &Extent<'_>,
+    ) -> String {
+        let problems = self.problems_of(object);
+        let is_offered = |placed: &&Placement| {
+            !is_rejected(placed, problems.as_deref().unwrap_or_default()) && !extent.is_held_back()
+        };
+        placed.filter(is_offered).map(|it| it.compiled.resource_version.to_string()).unwrap_or_default()
+    }
+
     fn signed(&self, head: &Head, now: Instant) -> inspect::ShareResponse {
         let unread = self.start.source.unread();
         let unread = unread.iter().map(|(list, ReadTo { revision, content })| inspect::Unread {
@@ -134,8 +154,9 @@ impl Inspect {
 fn listed(fleet: Fleet) -> (Vec<inspect::Proxy>, Vec<inspect::Replica>) {
     let members = fleet.members.into_values().filter_map(|member| {
         let proxy = member.shared.proxy?;
-        let in_sync = proxy.in_sync && member.is_of_the_same;
-        let in_sync_elsewhere = proxy.in_sync && !member.is_of_the_same;
+        let is_of_the_same = member.about == About::Same;
+        let in_sync = proxy.in_sync && is_of_the_same;
+        let in_sync_elsewhere = proxy.in_sync && !is_of_the_same;
         Some(inspect::Proxy { in_sync, in_sync_elsewhere, replica: member.replica, ..proxy })
     });
     let lost = fleet.lost.into_values().map(|proxy| inspect::Proxy { in_sync: false, lost: true, ..proxy });

@@ -17,7 +17,7 @@ use super::share::words;
 use super::{GAP, Inspect, OTHERS, convert};
 use crate::compile::settings::ALL_PATHS;
 use crate::objects::{ObjectKind, ObjectRef};
-use crate::peers::fleet::{Fleet, Member, Other};
+use crate::peers::fleet::{About, Fleet, Member, Other};
 use crate::placement::{Placement, Placements};
 use crate::problem::{Problem, Problems, Severity, Subject};
 use crate::rollout::Extent;
@@ -86,7 +86,8 @@ impl Inspect {
         let problems = known.as_deref().unwrap_or_default();
         let extent = Extent::of(object, placed.as_deref(), &head).filter(|_| is_known);
         let extent = extent.ok_or_else(|| missing(object, problems))?;
-        let own = self.share_object(&extent, &head, clock::now());
+        let mut own = self.share_object(&extent, &head, clock::now());
+        own.object_version = self.compiled_version(object, placed.as_deref(), &extent);
         let mut answer = count(Fleet::of(own, others.to_vec(), !self.peers.is_none()));
         answer.object = object.to_string();
         answer.uncounted = self.folder.is_some();
@@ -112,7 +113,7 @@ impl Inspect {
     }
 
     /// The problems of an object, including one that is not served.
-    fn problems_of(&self, object: &ObjectRef) -> Option<Arc<[Problem]>> {
+    pub(super) fn problems_of(&self, object: &ObjectRef) -> Option<Arc<[Problem]>> {
         self.problems.borrow().get(&Subject::Object(object.clone())).cloned()
     }
 }
@@ -144,16 +145,19 @@ fn of_fleet<'a>(
 /// Counts the proxies by state, and lists some that are not programmed.
 fn count(fleet: Fleet) -> inspect::StatusResponse {
     let mut answer = inspect::StatusResponse { settled: fleet.settled, ..Default::default() };
-    for Member { shared, is_of_the_same, .. } in fleet.members.into_values() {
+    for Member { shared, about, .. } in fleet.members.into_values() {
         answer.total += 1;
-        let (list, total) = match (&*shared.state, is_of_the_same) {
-            (words::PROGRAMMED, true) => {
+        let (list, total) = match (&*shared.state, about) {
+            (words::PROGRAMMED, About::Same) => {
                 answer.programmed += 1;
                 continue;
             }
             (words::SILENT, _) => (&mut answer.silent, &mut answer.silent_total),
-            (words::REFUSED, true) => (&mut answer.refused, &mut answer.refused_total),
-            (words::UNKNOWN, true) => (&mut answer.unknown, &mut answer.unknown_total),
+            (words::REFUSED, About::Same) => (&mut answer.refused, &mut answer.refused_total),
+            (words::BEHIND, _) => (&mut answer.behind, &mut answer.behind_total),
+            (words::UNKNOWN, About::Same) | (_, About::OtherBuild) => {
+                (&mut answer.unknown, &mut answer.unknown_total)
+            }
             // A replica that offers another version has sent its proxies something else.
             _ => (&mut answer.behind, &mut answer.behind_total),
         };
@@ -174,7 +178,7 @@ fn count(fleet: Fleet) -> inspect::StatusResponse {
     answer
 }
 
-fn is_rejected(placed: &Placement, problems: &[Problem]) -> bool {
+pub(super) fn is_rejected(placed: &Placement, problems: &[Problem]) -> bool {
     placed.compiled.is_rejected || problems.iter().any(|problem| problem.severity == Severity::Rejected)
 }
 
@@ -289,6 +293,43 @@ impl Watcher {
 mod tests {
     use super::*;
     use crate::problem::Fault;
+
+    /// In a rolling upgrade all proxies of one build were "behind" for the other one, whatever they served.
+    #[test]
+    fn proxies_of_another_build_are_behind_only_with_another_version() {
+        let share = |replica, compile_revision, version: &str, state: &str| inspect::ShareResponse {
+            replica: vec![replica; 16].into(),
+            object: vec![replica; 16].into(),
+            settled: true,
+            compile_revision,
+            object_version: version.to_owned(),
+            proxies: vec![inspect::SharedProxy {
+                id: replica.to_string(),
+                state: state.to_owned(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let counted = |revision, version, state| {
+            let at = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+            let other = Other::answered(at, share(2, revision, version, state));
+            let answer = count(Fleet::of(share(1, 1, "12", words::PROGRAMMED), vec![other], true));
+            let of_all = (answer.programmed, answer.behind_total, answer.refused_total, answer.unknown_total);
+            assert_eq!(answer.total, 2);
+            of_all
+        };
+        assert_eq!(counted(2, "12", words::PROGRAMMED), (2, 0, 0, 0));
+        assert_eq!(counted(2, "12", words::REFUSED), (1, 0, 1, 0));
+        assert_eq!(counted(2, "12", words::BEHIND), (1, 1, 0, 0));
+        assert_eq!(counted(2, "11", words::PROGRAMMED), (1, 1, 0, 0));
+        assert_eq!(
+            counted(2, "", words::PROGRAMMED),
+            (1, 0, 0, 1),
+            "it rejects it, or is older than this field"
+        );
+        assert_eq!(counted(2, "", words::BEHIND), (1, 1, 0, 0));
+        assert_eq!(counted(1, "12", words::PROGRAMMED), (1, 1, 0, 0), "the same build makes the same of it");
+    }
 
     #[test]
     fn what_concerns_every_host_is_told_of_each_object() {

@@ -101,10 +101,34 @@ impl Other {
 pub struct Member {
     /// The report.
     pub shared: inspect::SharedProxy,
-    /// Whether that replica offers the same as this one: otherwise the report is about something else.
-    pub is_of_the_same: bool,
+    /// What it is about.
+    pub about: About,
     /// The replica. Empty: this one.
     pub replica: String,
+}
+
+/// What the report of a replica is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum About {
+    /// What this replica offers; of an object, the same version of it, whatever another build makes of that.
+    Same,
+    /// What another build makes of an object. Whether it is the same version is not known.
+    OtherBuild,
+    /// Something else.
+    Another,
+}
+
+impl About {
+    fn of(own: &inspect::ShareResponse, share: &inspect::ShareResponse) -> Self {
+        let is_other_build = own.compile_revision != share.compile_revision;
+        let versions = [own, share].map(|it| &*it.object_version);
+        match (own.state == share.state && own.object == share.object, own.object.is_empty()) {
+            (true, _) => Self::Same,
+            (false, false) if is_other_build && versions.contains(&"") => Self::OtherBuild,
+            (false, false) if is_other_build && versions[0] == versions[1] => Self::Same,
+            (false, _) => Self::Another,
+        }
+    }
 }
 
 /// The combined knowledge.
@@ -123,30 +147,38 @@ pub struct Fleet {
 impl Fleet {
     /// Combines what this replica knows with what the others do.
     pub fn of(own: inspect::ShareResponse, others: Vec<Other>, has_peers: bool) -> Self {
-        let (state, object, own_revision) = (own.state.clone(), own.object.clone(), own.compile_revision);
+        // Without the proxies, which are counted below.
+        let asked = inspect::ShareResponse {
+            state: own.state.clone(),
+            object: own.object.clone(),
+            object_version: own.object_version.clone(),
+            compile_revision: own.compile_revision,
+            ..Default::default()
+        };
         let mut fleet = Self { settled: own.settled, ..Self::default() };
         let (name, unread) = (own.name.clone(), said_of(&own));
         if has_peers || !unread.is_empty() {
             fleet.replicas.push(inspect::Replica { name, unread, ..inspect::Replica::default() });
         }
-        fleet.take(own, String::new(), true);
+        fleet.take(own, String::new(), About::Same);
         let mut unheard = Vec::new();
         for Other { address, name, share, differs } in others {
             match share {
                 Ok(share) => {
-                    let is_of_the_same = share.state == state && share.object == object;
+                    let about = About::of(&asked, &share);
+                    let is_equal = share.state == asked.state && share.object == asked.object;
                     fleet.settled &= share.settled;
                     fleet.replicas.push(inspect::Replica {
                         address,
                         name: name.clone(),
-                        differs: match own_revision == share.compile_revision || is_of_the_same {
+                        differs: match asked.compile_revision == share.compile_revision || is_equal {
                             true => differs,
-                            false => of_another_build(share.compile_revision, own_revision),
+                            false => of_another_build(share.compile_revision, asked.compile_revision, about),
                         },
                         unread: said_of(&share),
                         ..Default::default()
                     });
-                    fleet.take(share, name, is_of_the_same);
+                    fleet.take(share, name, about);
                 }
                 Err(lost) => unheard.push((address, name, lost)),
             }
@@ -172,11 +204,11 @@ impl Fleet {
         fleet
     }
 
-    fn take(&mut self, share: inspect::ShareResponse, replica: String, is_of_the_same: bool) {
+    fn take(&mut self, share: inspect::ShareResponse, replica: String, about: About) {
         for shared in share.proxies {
             let is_newer = self.members.get(&shared.id).is_none_or(|known| is_newer(&shared, &known.shared));
             if is_newer {
-                let member = Member { is_of_the_same, replica: replica.clone(), shared };
+                let member = Member { about, replica: replica.clone(), shared };
                 self.members.insert(member.shared.id.clone(), member);
             }
         }
@@ -184,11 +216,14 @@ impl Fleet {
 }
 
 /// What two compile revisions mean where what is offered differs, as in a rolling upgrade.
-fn of_another_build(its: u32, own: u32) -> String {
-    format!(
-        "is of another build (compile revision {its}, this one {own}), which makes something else of the same objects: \
-         ask it about its proxies"
-    )
+fn of_another_build(its: u32, own: u32, about: About) -> String {
+    let build = format!("is of another build (compile revision {its}, this one {own})");
+    match about {
+        About::Same => format!("{build}, and has compiled the same version of the object"),
+        About::OtherBuild | About::Another => {
+            format!("{build}, which makes something else of the same objects: ask it about its proxies")
+        }
+    }
 }
 
 /// What a replica does not hear or may not list, in words.
@@ -303,15 +338,13 @@ mod tests {
         let older =
             inspect::ShareResponse { object: vec![6; 16].into(), ..share(2, vec![shared("a", 1, true)]) };
         let fleet = Fleet::of(own, vec![Other::answered(at(2), older)], true);
-        assert!(!fleet.members["a"].is_of_the_same);
+        assert_eq!(fleet.members["a"].about, About::Another);
         let apart =
             inspect::ShareResponse { state: vec![5; 16].into(), ..share(2, vec![shared("a", 1, true)]) };
-        assert!(
-            !Fleet::of(share(1, vec![]), vec![Other::answered(at(2), apart)], true).members["a"]
-                .is_of_the_same
-        );
+        let fleet = Fleet::of(share(1, vec![]), vec![Other::answered(at(2), apart)], true);
+        assert_eq!(fleet.members["a"].about, About::Another);
         let equal = Other::answered(at(2), share(2, vec![shared("a", 1, true)]));
-        assert!(Fleet::of(share(1, vec![]), vec![equal], true).members["a"].is_of_the_same);
+        assert_eq!(Fleet::of(share(1, vec![]), vec![equal], true).members["a"].about, About::Same);
         let begins = inspect::ShareResponse { settled: false, ..share(3, vec![]) };
         assert!(!Fleet::of(share(1, vec![]), vec![Other::answered(at(3), begins)], true).settled);
     }
@@ -333,6 +366,30 @@ mod tests {
             assert!(said(other, 8).starts_with(&expected), "{}", said(other, 8));
             assert_eq!(said(other, 7), "other words", "what is offered is the same");
         }
+    }
+
+    /// Two builds make different bytes of one version of an object, and a proxy that serves either serves that version.
+    #[test]
+    fn what_another_build_says_of_an_object_is_about_the_version_that_it_compiled() {
+        let of = |compile_revision, object: u8, version: &str| inspect::ShareResponse {
+            compile_revision,
+            object: vec![object; 16].into(),
+            object_version: version.to_owned(),
+            ..share(2, vec![shared("a", 1, true)])
+        };
+        let own = |version| inspect::ShareResponse { proxies: Vec::new(), ..of(1, 7, version) };
+        for (other, expected) in [
+            (of(2, 8, "12"), About::Same),
+            (of(2, 8, "11"), About::Another),
+            (of(2, 8, ""), About::OtherBuild),
+            (of(2, 7, ""), About::Same),
+            (of(1, 8, "12"), About::Another),
+        ] {
+            let fleet = Fleet::of(own("12"), vec![Other::answered(at(2), other.clone())], true);
+            assert_eq!(fleet.members["a"].about, expected, "{other:?}");
+        }
+        let fleet = Fleet::of(own(""), vec![Other::answered(at(2), of(2, 8, ""))], true);
+        assert_eq!(fleet.members["a"].about, About::OtherBuild, "neither says which");
     }
 
     #[test]
