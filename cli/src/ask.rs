@@ -41,12 +41,12 @@ const OPEN: &str =
 /// If there is no response, or it cannot be printed.
 pub(crate) fn run(question: Question) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let server = question.ask().server.clone();
+    let late = late_of(&question);
     let (text, code) = runtime.block_on(async {
         match question {
             // It says itself how it goes on.
             Question::Status(_) => answer(question).await,
-            _ => awaited(Box::pin(answer(question)), || output::progress(&late(&server))).await,
+            _ => awaited(Box::pin(answer(question)), || output::progress(&late)).await,
         }
     })?;
     output::print(&text)?;
@@ -148,6 +148,17 @@ async fn awaited<T>(answer: impl Future<Output = T>, late: impl FnOnce()) -> T {
     }
 }
 
+/// What is said where the answer to a question takes long.
+fn late_of(question: &Question) -> String {
+    let late = late(&question.ask().server);
+    match question {
+        Question::Pin(_) | Question::Rollback(_) | Question::Unpin(_) => {
+            format!("{late}: it stores the decision first, in a cluster with the API server")
+        }
+        _ => late,
+    }
+}
+
 fn late(server: &str) -> String {
     format!("the control plane at {server} has not answered yet")
 }
@@ -239,6 +250,21 @@ mod tests {
             let answer = awaited(async { tokio::time::sleep(after).await }, || count += 1);
             answer.await;
             assert_eq!(count, expected, "{after:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_decision_waits_for_is_said() {
+        for (line, is_decision) in
+            [("unpin", true), ("rollback abcdef", true), ("pin", true), ("history", false)]
+        {
+            let line = format!("firth {line} --server http://a:1");
+            let Command::Ask(question) = Args::parse_from(line.split(' ')).command else {
+                panic!("a question")
+            };
+            let late = late_of(&question);
+            assert!(late.starts_with("the control plane at http://a:1 has not answered yet"), "{late}");
+            assert_eq!(late.contains("stores the decision first"), is_decision, "{line}: {late}");
         }
     }
 

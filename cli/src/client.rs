@@ -217,7 +217,7 @@ fn advice(server: &str, Cause { reason, stage }: &Cause) -> String {
         Stage::Connected => {}
     }
     if is_plain(server) {
-        return format!("it may speak TLS: --server https://{address}");
+        return format!("it may speak TLS (--server https://{address}), or have ended meanwhile");
     }
     // The first bytes were no TLS record.
     if reason.contains("InvalidContentType") {

@@ -42,7 +42,7 @@ pub(super) enum AskError {
         message: String,
     },
     /// There was no response, or an unreadable one.
-    #[error("{0}")]
+    #[error("no usable answer of the API server: {0}")]
     Unanswered(String),
 }
 
@@ -60,7 +60,11 @@ impl From<kube::Error> for AskError {
                 true => Self::Refused { code: status.code, message: status.message },
                 false => Self::Unanswered(format!("not an answer of an API server: {}", status.message)),
             },
-            error => Self::Unanswered(shared::telemetry::chain(&error)),
+            error => {
+                let chain = shared::telemetry::chain(&error);
+                // What kube calls everything that its HTTP client says.
+                Self::Unanswered(chain.strip_prefix("ServiceError: ").unwrap_or(&chain).to_owned())
+            }
         }
     }
 }
@@ -164,6 +168,9 @@ mod tests {
         assert_eq!(refused, AskError::Refused { code: 403, message: "no".to_owned() });
         let silent = put(&Fake::new(|_| Reply::Nothing)).await.unwrap_err();
         assert_eq!(silent, AskError::Unanswered("no answer for 10 s".to_owned()));
+        assert_eq!(silent.to_string(), "no usable answer of the API server: no answer for 10 s");
+        let unreachable = kube::Error::Service("connection refused".into());
+        assert_eq!(AskError::from(unreachable), AskError::Unanswered("connection refused".to_owned()));
         assert!(!silent.is_refusal());
     }
 

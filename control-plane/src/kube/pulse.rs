@@ -49,7 +49,8 @@ async fn ask(client: &Client, probe: &Collection) -> Result<(), String> {
     match within(ANSWER, client.request_text(request)).await {
         // Who lacks a right is heard; which one is said elsewhere.
         Ok(_) | Err(AskError::Refused { code: 403, .. }) => Ok(()),
-        Err(error) => Err(error.to_string()),
+        Err(AskError::Unanswered(reason)) => Err(reason),
+        Err(refused) => Err(refused.to_string()),
     }
 }
 
