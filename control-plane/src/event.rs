@@ -62,6 +62,13 @@ pub enum Event {
     Held(Hold),
     /// No hold of this object is stored any more.
     Released(ObjectRef),
+    /// The hold of this object that was asked for is refused, and will be until somebody changes something.
+    Unstored {
+        /// Which object.
+        object: ObjectRef,
+        /// Who refuses it, and why.
+        reason: Arc<str>,
+    },
     /// The stored holds were listed, and what differed was said before: of what was stored and removed since the list
     /// before, nothing was seen.
     HoldsListed,
@@ -88,6 +95,7 @@ impl Event {
             | Self::Deleted(object)
             | Self::Unreadable { object, .. }
             | Self::Dropped(object)
+            | Self::Unstored { object, .. }
             | Self::Released(object) => Some(object.clone()),
             Self::HoldsListed
             | Self::Noted { .. }

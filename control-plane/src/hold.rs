@@ -1,6 +1,10 @@
-//! The names under which holds are stored, the same in a cluster and in a folder.
+//! What is the same of holds in a cluster and in a folder: the names under which they are stored, and what is said of
+//! those that cannot be.
+
+mod failures;
 
 use crate::objects::ObjectRef;
+pub use failures::Failures;
 
 /// Name of the record that holds an object: the same on every replica, valid as an object's and a file's name.
 pub fn record_name(object: &ObjectRef) -> String {

@@ -262,6 +262,7 @@ impl Index {
     pub fn apply(&mut self, event: Event) {
         match &event {
             Event::Moved { object, location } => return self.note_place(object, location),
+            Event::Unstored { object, reason } => return self.note_unstored(object, reason),
             Event::Noted { file, problems } => return self.note_file(file, problems),
             Event::Pinned(pin) => return self.note_pin(Some(Arc::clone(pin))),
             Event::Unpinned => return self.note_pin(None),
@@ -339,6 +340,7 @@ impl Index {
         let sites = match event {
             Event::Held(_)
             | Event::Released(_)
+            | Event::Unstored { .. }
             | Event::HoldsListed
             | Event::Moved { .. }
             | Event::Noted { .. }

@@ -256,12 +256,13 @@ impl KubeSource {
         let fixed = fixed.map(|name| ObjectRef { kind: ObjectKind::ConfigMap, name: name.clone() });
         let scope = Scope { namespace: options.watch_namespace.clone(), fixed: fixed.collect() };
         let Follower { mut tasks, sender, round, rounds, .. } = follower;
+        let to_index = sender.clone();
         tasks.spawn("demand", demand::run(client.clone(), sender, scope, (seen, wants), rounds.part()));
         let probe = Collection::all(ObjectKind::Ingress, options.watch_namespace.as_deref()).metadata_only();
         tasks.spawn("pulse", pulse::keep(client.clone(), probe, freshness));
         tasks.spawn("rounds", rounds::begin(barrier, round));
         let namespace: Arc<str> = options.decisions_namespace.into();
-        tasks.spawn("holds", decisions::write(client.clone(), Arc::clone(&namespace), holds));
+        tasks.spawn("holds", decisions::write(client.clone(), Arc::clone(&namespace), to_index, holds));
         tasks.spawn("pin", pins::write(client, namespace, pins));
 
         match tasks.failed().await {

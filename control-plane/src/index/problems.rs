@@ -23,6 +23,13 @@ impl Index {
     pub(super) fn refresh_problems(&mut self, object: &ObjectRef) -> bool {
         self.work += 1;
         let mut problems = self.problems_of(object);
+        if let Some((slot, reason)) = self.objects.get(object).and_then(|slot| Some((slot, slot.unstored()?)))
+        {
+            let reason = format!(
+                "its last good version is in use, but a control plane that starts does not have it, because it cannot be stored: {reason}"
+            );
+            problems.push(problem(object, slot, Fault::new(Severity::Warning, "", reason)));
+        }
         problems.sort();
         problems.dedup();
         self.set_problems(object.clone().into(), problems)
@@ -35,6 +42,13 @@ impl Index {
         };
         slot.moved(Arc::clone(location));
         if self.problems.contains_key(&Subject::Object(object.clone())) {
+            self.dirty.problems.insert(object.clone());
+        }
+    }
+
+    /// Notes that the hold of an object cannot be stored, which its owner is told.
+    pub(super) fn note_unstored(&mut self, object: &ObjectRef, reason: &Arc<str>) {
+        if self.objects.get_mut(object).is_some_and(|slot| slot.refused(reason)) {
             self.dirty.problems.insert(object.clone());
         }
     }

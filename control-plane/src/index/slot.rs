@@ -40,8 +40,16 @@ impl Present {
 /// A requested change of the stored hold that was not read back yet.
 #[derive(Debug)]
 enum Asked {
-    Write(Box<Version>),
+    Write(Box<Asking>),
     Erase,
+}
+
+/// A hold that is to be stored.
+#[derive(Debug)]
+struct Asking {
+    version: Version,
+    /// Why it cannot be.
+    refused: Option<Arc<str>>,
 }
 
 /// One object. There is one for each, so that what few have is boxed.
@@ -127,8 +135,8 @@ impl Slot {
         let is_good = object.faults(allowed).is_empty();
         let may_act = is_good && (self.good.is_some() || self.is_gone()) && self.is_of(&object);
         match &self.asked {
-            Some(Asked::Write(written)) if is_same(written, &object) => self.asked = None,
-            Some(Asked::Write(written)) if may_act => match compare_versions(&object, written) {
+            Some(Asked::Write(written)) if is_same(&written.version, &object) => self.asked = None,
+            Some(Asked::Write(written)) if may_act => match compare_versions(&object, &written.version) {
                 // Two replicas requested two versions. Which was written last is unknown here, but both know which is
                 // newer: the replica that has it requests it again, the other one adopts it.
                 Some(Ordering::Greater) => {
@@ -257,11 +265,12 @@ impl Slot {
     pub(super) fn hold_request(&mut self, reference: &ObjectRef, is_rejected: bool) -> Option<HoldRequest> {
         if is_rejected && let Some(good) = self.last_good() {
             let is_on_record = self.record.as_deref().is_some_and(|(object, _)| is_same(object, good));
-            let is_asked = matches!(&self.asked, Some(Asked::Write(object)) if is_same(object, good));
+            let is_asked = matches!(&self.asked, Some(Asked::Write(it)) if is_same(&it.version, good));
             if is_on_record || is_asked {
                 return None;
             }
-            self.asked = Some(Asked::Write(Box::new(good.clone())));
+            let asking = Asking { version: good.clone(), refused: None };
+            self.asked = Some(Asked::Write(Box::new(asking)));
             return self.unanswered_request(reference);
         }
         let is_void = match &self.present {
@@ -301,9 +310,26 @@ impl Slot {
     /// unseen, or a restored backup: it is requested until it is seen.
     pub(super) fn unanswered_request(&self, reference: &ObjectRef) -> Option<HoldRequest> {
         Some(match self.asked.as_ref()? {
-            Asked::Write(good) => HoldRequest::Write(Hold { object: good.object.clone() }),
+            Asked::Write(it) => HoldRequest::Write(Hold { object: it.version.object.clone() }),
             Asked::Erase => HoldRequest::Erase(reference.clone()),
         })
+    }
+
+    /// The hold that was asked for is refused. Returns false if that is known, or not asked for any more.
+    pub(super) fn refused(&mut self, reason: &Arc<str>) -> bool {
+        let Some(Asked::Write(it)) = &mut self.asked else { return false };
+        it.refused.replace(Arc::clone(reason)).is_none_or(|before| before != *reason)
+    }
+
+    /// Why its last good version, which is in use, cannot be stored.
+    pub(super) fn unstored(&self) -> Option<&str> {
+        match &self.asked {
+            // It is asked for until the record is: it may be corrected, or gone, by now.
+            Some(Asked::Write(it)) if !matches!(self.present, Present::Fine(_)) => {
+                it.refused.as_deref().filter(|_| self.version_in_use().is_some())
+            }
+            Some(Asked::Write(_) | Asked::Erase) | None => None,
+        }
     }
 
     fn last_good(&self) -> Option<&Version> {

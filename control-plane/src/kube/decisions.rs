@@ -22,11 +22,11 @@ use super::KubeError;
 use super::ask::{Answer, AskError, ask, find};
 use super::collection;
 use super::follow::{Sink, Without};
-use super::sink::Objects;
+use super::sink::{Objects, Sender};
 use super::watch::Change;
 use super::wire::Decoded;
 use crate::event::{Event, Hold, HoldRequest};
-use crate::hold::record_name;
+use crate::hold::{Failures, record_name};
 use crate::objects::{Object, ObjectKind, ObjectRef, json};
 
 mod queue;
@@ -134,9 +134,10 @@ impl Sink<Decoded> for Records {
 pub(super) async fn write(
     client: Client,
     namespace: Arc<str>,
+    events: Sender,
     mut requests: mpsc::Receiver<HoldRequest>,
 ) -> Result<(), KubeError> {
-    let mut queue = Queue::default();
+    let (mut queue, mut failures) = (Queue::default(), Failures::default());
     let mut asked = true;
     loop {
         while let Ok(request) = requests.try_recv() {
@@ -158,12 +159,28 @@ pub(super) async fn write(
         };
         let outcome = fulfil(&client, &namespace, job.request()).await;
         match &outcome {
-            Ok(()) => {}
+            Ok(()) => {
+                if let Some(tries) = failures.done(&object) {
+                    tracing::info!(
+                        "the record of {object} is as it should be, after {tries} tries that failed"
+                    );
+                }
+            }
             // As it should be: both replicas write the same, and what is there is looked at again.
             Err(Unfulfilled::Overtaken) => {
                 tracing::debug!("another replica changed the hold of {object} meanwhile")
             }
-            Err(reason) => tracing::error!("the hold of {object} cannot be stored in {namespace}: {reason}"),
+            Err(error) => {
+                let is_write = matches!(job.request(), HoldRequest::Write(_));
+                if let Some(reason) = error.lasts().filter(|_| is_write) {
+                    let (object, reason) = (object.clone(), reason.into());
+                    events.events(object.kind, vec![Event::Unstored { object, reason }]).await?;
+                }
+                if let Some(tries) = failures.failed(&object, &error.to_string()) {
+                    let what = if is_write { "stored in" } else { "removed from" };
+                    tracing::error!(tries, "the hold of {object} cannot be {what} {namespace}: {error}");
+                }
+            }
         }
         match outcome {
             Ok(()) => queue.done(object, clock::now()),
@@ -184,9 +201,22 @@ enum Unfulfilled {
         "its last good version stays in use only until all control planes have ended, or the object is corrected: {0}"
     )]
     Unacceptable(String),
+    /// The API server does not permit it, for now.
+    #[error("{0}; it is tried again")]
+    Forbidden(String),
     /// It may succeed later.
     #[error("{0}; it is tried again")]
     Failed(String),
+}
+
+impl Unfulfilled {
+    /// The reason, if it stays until somebody changes something.
+    fn lasts(&self) -> Option<&str> {
+        match self {
+            Self::Unacceptable(reason) | Self::Forbidden(reason) => Some(reason),
+            Self::Overtaken | Self::Failed(_) => None,
+        }
+    }
 }
 
 impl From<AskError> for Unfulfilled {
@@ -194,6 +224,7 @@ impl From<AskError> for Unfulfilled {
         match error {
             // 413: the body; 422: the sum of the data, which is judged as a field of the record.
             AskError::Refused { code: 413 | 422, message } => Self::Unacceptable(message),
+            AskError::Refused { code: 403, message } => Self::Forbidden(message),
             error => Self::Failed(error.to_string()),
         }
     }

@@ -24,6 +24,7 @@ use crate::barrier::Barrier;
 use crate::event::Inputs;
 use crate::event::{Event, HoldRequest, Input, PinRequest};
 use crate::freshness::Freshness;
+use crate::hold::Failures;
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::removal::SECOND_LOOK;
 
@@ -68,6 +69,8 @@ pub(super) struct Reader {
     empty_until: Option<Instant>,
     /// Requests that the disk failed, and when to retry.
     unfulfilled: BTreeMap<ObjectRef, HoldRequest>,
+    /// What was said of them.
+    failures: Failures,
     retry: Option<Instant>,
     backoff: Backoff,
     barrier: Barrier,
@@ -116,6 +119,7 @@ impl Reader {
             ignored: BTreeSet::new(),
             empty_until: None,
             unfulfilled: BTreeMap::new(),
+            failures: Failures::default(),
             retry: None,
             backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(10)),
             barrier: Barrier::default(),
@@ -426,6 +430,7 @@ impl Reader {
                 | Event::Unreadable { object, .. } => object.kind == ObjectKind::EndpointSlice,
                 Event::Held(_)
                 | Event::Released(_)
+                | Event::Unstored { .. }
                 | Event::HoldsListed
                 | Event::Noted { .. }
                 | Event::Pinned(_)

@@ -176,6 +176,7 @@ impl World {
                 self.noted.insert(file.to_string(), problems.iter().map(ToString::to_string).collect());
                 return;
             }
+            Event::Unstored { .. } => return,
             Event::HoldsListed | Event::Pinned(_) | Event::Unpinned | Event::PinUnreadable { .. } => return,
         };
         assert_eq!(on_endpoints, kind == ObjectKind::EndpointSlice, "{name}");

@@ -81,6 +81,37 @@ fn what_a_list_of_the_holds_lacks_is_requested_again() {
     assert_eq!(world.apply(bad()).holds, write(ingress("web").rule("a.test", &[("/", "three")])));
 }
 
+/// Its owner believes that it is kept, and the first restart would prove otherwise.
+#[test]
+fn a_hold_that_cannot_be_stored_is_said_on_the_object_until_it_is() {
+    let mut world = World::default();
+    let object = reference(ObjectKind::Ingress, "web");
+    let said = |world: &World| {
+        let all = world.index.problems().get(&Subject::Object(object.clone())).cloned().unwrap_or_default();
+        all.iter()
+            .map(|it| it.reason.clone())
+            .filter(|it| it.contains("cannot be stored"))
+            .collect::<Vec<_>>()
+    };
+    let refused = |reason: &str| Event::Unstored { object: object.clone(), reason: reason.into() };
+    world.apply(good());
+    world.events([refused("too long")]);
+    assert_eq!(said(&world), [""; 0], "none is asked for");
+    world.apply(bad());
+    assert!(world.events([refused("too long")]).problems_changed);
+    assert!(said(&world)[0].ends_with("because it cannot be stored: too long"), "{:?}", said(&world));
+    assert!(!world.events([refused("too long")]).problems_changed, "that is known");
+    world.events([refused("forbidden")]);
+    assert!(said(&world)[0].ends_with("stored: forbidden"), "{:?}", said(&world));
+    assert!(world.events([held(good())]).problems_changed);
+    assert_eq!(said(&world), [""; 0], "it is stored");
+    world.events([Event::Released(object.clone())]);
+    world.events([refused("too long")]);
+    assert_eq!(said(&world).len(), 1);
+    world.apply(good());
+    assert_eq!(said(&world), [""; 0], "it is not rejected any more");
+}
+
 #[test]
 fn a_good_version_ends_the_hold() {
     let mut world = World::default();

@@ -209,5 +209,8 @@ async fn what_an_api_server_never_takes_is_told_from_what_it_does_not_take_now()
         let failed = fulfil(&server.client(), "firth", &write).await.unwrap_err();
         assert_eq!(matches!(failed, Unfulfilled::Unacceptable(_)), is_for_good, "{code}: {failed}");
         assert_eq!(failed.to_string().contains("it is tried again"), !is_for_good, "{code}: {failed}");
+        // What passes by itself is not said on the object.
+        let lasts = is_for_good || code == 403;
+        assert_eq!(failed.lasts(), lasts.then_some("no"), "{code}: {failed}");
     }
 }

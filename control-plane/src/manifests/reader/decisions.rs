@@ -50,6 +50,11 @@ impl Reader {
         match done.map_err(|_| FolderError::Closed)? {
             Ok(event) => {
                 self.backoff.reset();
+                if let Some(tries) = self.failures.done(&object) {
+                    tracing::info!(
+                        "the record of {object} is as it should be, after {tries} tries that failed"
+                    );
+                }
                 if let Event::Held(hold) = &event {
                     let kept = self.records.are_kept() && hold.object.kind() != ObjectKind::Secret;
                     let how = if kept { "stored" } else { "in memory only" };
@@ -58,10 +63,18 @@ impl Reader {
                 self.send(vec![event]).await
             }
             Err(error) => {
-                tracing::error!("the hold of {object} cannot be stored, and is tried again: {error}");
-                self.unfulfilled.insert(object, request);
+                let is_write = matches!(request, HoldRequest::Write(_));
+                if let Some(tries) = self.failures.failed(&object, &error.to_string()) {
+                    let what = if is_write { "stored" } else { "removed" };
+                    tracing::error!(
+                        tries,
+                        "the hold of {object} cannot be {what}, which is tried again: {error}"
+                    );
+                }
+                self.unfulfilled.insert(object.clone(), request);
                 self.retry = Some(Instant::now() + self.backoff.next_delay());
-                Ok(())
+                let unstored = Event::Unstored { object, reason: error.to_string().into() };
+                self.send(if is_write { vec![unstored] } else { Vec::new() }).await
             }
         }
     }

@@ -462,3 +462,32 @@ async fn a_hold_of_what_is_broken_from_the_start_acts_when_it_appears() {
     assert!(problem.location.starts_with("web.yaml:1"), "{problem:?}");
     assert!(problems.is_empty(), "it stands at its object now: {problems:?}");
 }
+
+/// As on a disk that is full.
+#[tokio::test]
+async fn a_hold_that_the_disk_does_not_take_is_told_until_it_does() {
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(dir.path().join("web.yaml"), ingress("web")).unwrap();
+    let (mut reader, mut heard, _slices) =
+        reader_with(dir.path(), Records::new(dir.path(), Some(state.path())));
+    reader.start(Vec::new()).await.unwrap();
+    while heard.try_recv().is_ok() {}
+    let object = crate::objects::json::decode(ObjectKind::Ingress, &ingress("web")).unwrap();
+    let hold = Hold { object };
+    let in_the_way = state.path().join("decisions");
+    fs::write(&in_the_way, "").unwrap();
+    reader.fulfil(HoldRequest::Write(hold.clone())).await.unwrap();
+    for _ in 0..2 {
+        let Ok(Input::Events(events)) = heard.try_recv() else { panic!("nothing was told") };
+        let [Event::Unstored { object, reason }] = &events[..] else { panic!("{events:?}") };
+        assert!(*object == hold.object.reference() && !reason.is_empty(), "{events:?}");
+        reader.due(reader.retry.expect("it is tried again")).await.unwrap();
+    }
+    let before = reader.failures.failed(&hold.object.reference(), "another reason");
+    assert_eq!(before, Some(4), "each try counts, whatever was logged of it");
+    while heard.try_recv().is_ok() {}
+    fs::remove_file(in_the_way).unwrap();
+    reader.due(reader.retry.expect("it is tried again")).await.unwrap();
+    assert_eq!(heard.try_recv(), Ok(Input::Events(vec![Event::Held(hold.clone())])));
+    assert_eq!(reader.failures.done(&hold.object.reference()), None, "it was said that it is stored");
+}
