@@ -44,6 +44,8 @@ mod early_answers;
 mod ejection;
 #[path = "traffic/endings.rs"]
 mod endings;
+#[path = "traffic/error_places.rs"]
+mod error_places;
 #[path = "traffic/errors.rs"]
 mod errors;
 #[path = "traffic/expansion_limits.rs"]

@@ -7,9 +7,9 @@
 pub use crate::proto::config::{
     Affinity, AffinityMode, BackendPolicy, BackendProtocol, BackendTls, BasicAuth, Buffers, Canary,
     ClientCertificates, ClientVerification, ConnectionHeader, CookieFlags, CookieFlagsList, ErrorAnswer,
-    ErrorAnswerList, ExternalAuth, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation,
-    HostPolicy, LimitList, LoadBalance, LocationPolicy, NumberList, RealIp, Replacement, RequestMetrics,
-    SameSite, Sampler, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutRewrite,
-    ShortcutTest, Shortcuts, SnippetLevel, StatusList, Substitution, Substitutions, TextList, ToldWithin,
-    ZoneLimit,
+    ErrorAnswerList, ErrorPlace, ExternalAuth, Header, HeaderChange, HeaderChangeList, HeaderList,
+    HeaderOperation, HostPolicy, LimitList, LoadBalance, LocationPolicy, NumberList, RealIp, Replacement,
+    RequestMetrics, SameSite, Sampler, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath,
+    ShortcutRewrite, ShortcutTest, Shortcuts, SnippetLevel, StatusList, Substitution, Substitutions,
+    TextList, ToldWithin, ZoneLimit,
 };

@@ -158,12 +158,6 @@ fn all_of(to: &Draft<'_>, name: &str) -> Vec<tokens::Directive> {
     to.text(name).and_then(|text| tokens::directives(text).ok()).unwrap_or_default()
 }
 
-/// Whether the annotations of a location say pages for some errors themselves.
-fn has_pages(to: &Draft<'_>, place: SnippetContext) -> bool {
-    let says = |name: &&str| to.text(name).is_some();
-    place == SnippetContext::Location && ["auth-signin", "custom-http-errors"].iter().any(says)
-}
-
 /// Whether one of these directives names a cache, without which nothing else that is said of one has an effect.
 fn caches<'d>(mut directives: impl Iterator<Item = &'d tokens::Directive>) -> bool {
     directives.any(|it| it.name() == "proxy_cache" && it.argument() != Some("off"))
@@ -222,7 +216,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut headers = Headers::default();
     let mut taken = Taken::default();
     let (mut lists, mut tls, mut cookies, mut limits, mut addresses) = (None, None, None, None, None);
-    let (mut pages, mut substitutions, mut chunks, mut wait) = (None, None, None, None);
+    let (mut pages, mut intercepts, mut substitutions, mut chunks, mut wait) = (None, None, None, None, None);
     let (mut told, mut closed, mut pace) = (Vec::new(), Vec::new(), Pace::default());
     let rest = snippet.map(|mut directives| {
         let (server, location) = whole(to);
@@ -251,9 +245,8 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
             addresses = real_ip::take(&mut rest);
             substitutions = substitutions::take(&mut rest);
             wait = bodies::take(&mut rest);
-            if !has_pages(to, place) {
-                pages = pages::take(&mut rest, &server);
-            }
+            pages = pages::take(&mut rest, &server);
+            intercepts = pages::take_intercepts(&mut rest);
             if place == SnippetContext::Server {
                 rest.retain(|it| !pages::is_settled(it, &server, &location));
             }
@@ -284,7 +277,8 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     }
     let has_headers = headers.put(place, to);
     let chunks = chunks.filter(|chunks| !chunks);
-    let changes_answers = cookies.is_some() || pages.is_some() || substitutions.is_some() || chunks.is_some();
+    let has_pages = pages.is_some() || intercepts.is_some();
+    let changes_answers = cookies.is_some() || has_pages || substitutions.is_some() || chunks.is_some();
     let changes_requests = tls.is_some() || addresses.is_some() || wait.is_some();
     if has_headers || needs_snippets || changes_answers || changes_requests {
         to.needs_snippets();
@@ -298,6 +292,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     put(cookies, place, to, |it| &mut it.cookie_flags, |it| &mut it.proxy_cookie_flags);
     put(substitutions, place, to, |it| &mut it.substitutions, |it| &mut it.substitutions);
     put(pages, place, to, |it| &mut it.error_answers, |it| &mut it.error_answers);
+    put(intercepts, place, to, |it| &mut it.intercept_errors, |it| &mut it.intercept_errors);
     put(addresses, place, to, |it| &mut it.real_ip, |it| &mut it.own_real_ip);
     put(wait, place, to, |it| &mut it.client_body_timeout, |it| &mut it.client_body_timeout);
     if chunks.is_some() {

@@ -17,6 +17,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
         policy.proxy_cookie_flags = None;
         policy.own_real_ip = None;
         policy.error_answers = None;
+        policy.intercept_errors = None;
         policy.substitutions = None;
         policy.chunked_transfer_encoding = None;
         policy.client_body_timeout = None;
@@ -46,6 +47,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
         limits,
         real_ip,
         error_answers,
+        intercept_errors,
         client_body_timeout,
         ..
     }) = of_host
@@ -60,6 +62,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
         policy.host_header_changes = changes.clone();
         policy.host_real_ip = real_ip.clone();
         policy.host_error_answers = error_answers.clone();
+        policy.host_intercept_errors = *intercept_errors;
         policy.hide_headers = policy.hide_headers.or_else(|| hidden.clone());
         policy.proxy_cookie_flags = policy.proxy_cookie_flags.or_else(|| cookie_flags.clone());
         policy.client_body_timeout = policy.client_body_timeout.or(*client_body_timeout);

@@ -13,6 +13,7 @@ use super::reply::Reply;
 use crate::codec::body::RequestBody;
 use crate::local::isolated::isolated;
 
+use errors::Replaced;
 use exchange::HeaderScope;
 pub(crate) use exchange::{Call, Exchange};
 use page_body::{PageBody, Source};
@@ -33,6 +34,7 @@ mod external;
 mod failures;
 mod forwarded;
 mod hash;
+mod internal;
 mod limit;
 mod locate;
 pub(crate) mod log;
@@ -73,7 +75,11 @@ pub(crate) async fn serve<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mu
 
 async fn answer<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> Reply {
     let (ControlFlow::Break(reply) | ControlFlow::Continue(reply)) = phases(exchange, body).await;
-    errors::replace(exchange, body, reply).await
+    match errors::replace(exchange, body, reply).await {
+        Replaced::By(reply) => reply,
+        // Boxed: few requests are redirected, and all would have to reserve room for it.
+        Replaced::Elsewhere(place, error) => Box::pin(internal::in_place(exchange, body, place, error)).await,
+    }
 }
 
 async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> Step<Reply> {

@@ -557,7 +557,7 @@ fn a_snippet_answers_in_place_of_errors() {
     let said = |error, status, text: &str, media_type: Option<&str>| {
         let (text, media_type) = (Some(text.into()), media_type.map(Into::into));
         let answer = Some(Shortcut { status, text, media_type, ..Shortcut::default() });
-        Some(ErrorAnswerList { answers: vec![ErrorAnswer { error, answer }] })
+        Some(ErrorAnswerList { answers: vec![ErrorAnswer { error, answer, place: None }] })
     };
     let asked = Origin::new(|_| {
         let challenge = "WWW-Authenticate: Bearer realm=\"x\"\r\n";

@@ -128,7 +128,7 @@ impl Headers {
             // backend are not changed.
             ("auth_basic" | "auth_request" | "proxy_cache", _)
             | ("proxy_redirect", SnippetContext::Location) => matches!(arguments, [word] if word == "off"),
-            ("modsecurity" | "proxy_intercept_errors" | "proxy_ssl_verify" | "server_tokens", _) => {
+            ("modsecurity" | "proxy_ssl_verify" | "server_tokens", _) => {
                 matches!(arguments, [word] if switch(word) == Some(false))
             }
             // The default, too; and a name that ingress-nginx has for another server, which ignores this one.
@@ -384,6 +384,8 @@ pub struct OfHosts {
     pub substitutions: Option<Substitutions>,
     /// Answers in place of errors.
     pub error_answers: Option<ErrorAnswerList>,
+    /// Whether backends' errors have these, for locations that do not say.
+    pub intercept_errors: Option<bool>,
     /// Seconds between two reads of a body, for locations that say none themselves.
     pub client_body_timeout: Option<u32>,
 }
@@ -503,7 +505,7 @@ mod tests {
         let any = [SnippetContext::Location, SnippetContext::Server];
         for (text, places) in [
             ("limit_req_log_level warn; limit_conn_log_level error; log_not_found off;", &any[..]),
-            ("proxy_cache off; proxy_intercept_errors off; proxy_pass_header Authorization;", &any),
+            ("proxy_cache off; proxy_pass_header Authorization;", &any),
             (
                 "access_log off; grpc_set_header X-A b; auth_request_set $a $upstream_http_b;",
                 &[SnippetContext::Auth],

@@ -13,7 +13,7 @@ use super::lists::Lists;
 use super::restriction::restricts;
 use super::shortcuts::{Rewrites, Taken};
 use super::zones::Zones;
-use super::{NEVER, cookies, definitions, hints, left_out, real_ip, tokens, unanswered};
+use super::{NEVER, cookies, definitions, hints, left_out, pages, real_ip, tokens, unanswered};
 use crate::problem::{Severity, shown};
 
 /// A snippet of the fleet, as far as it takes effect.
@@ -77,6 +77,7 @@ pub(crate) fn read(key: &str, text: &str, zones: &Zones) -> Option<Result<Snippe
     let mut taken = Taken::default();
     let mut told = Vec::new();
     let (mut lists, mut cookies, mut addresses, mut limits) = (None, None, None, None);
+    let (mut pages, mut intercepts) = (None, None);
     let snippet = tokens::directives(text);
     // A rewrite of an Ingress would come before it, and end its list.
     if snippet.iter().flatten().any(|it| it.depth == 0 && it.name() == "limit_except") {
@@ -95,9 +96,12 @@ pub(crate) fn read(key: &str, text: &str, zones: &Zones) -> Option<Result<Snippe
             lists = Lists::take(&mut rest);
             limits = Limits::take(&mut rest, level);
             cookies = cookies::take(&mut rest, level);
+            pages = pages::take(&mut rest, &directives);
+            intercepts = pages::take_intercepts(&mut rest);
         }
         if place == SnippetContext::Server {
             addresses = real_ip::take(&mut rest);
+            rest.retain(|it| !pages::is_settled(it, &directives, &[]));
         }
         rest
     });
@@ -114,7 +118,18 @@ pub(crate) fn read(key: &str, text: &str, zones: &Zones) -> Option<Result<Snippe
     }
     let outer = Outer { level: place.level().unwrap_or_default(), lists, hidden, limits, cookies };
     let read = defaults(headers, taken, place);
-    let defaults = LocationPolicy { real_ip: addresses, ..read };
+    let said = match place {
+        SnippetContext::Server => LocationPolicy {
+            host_error_answers: pages,
+            host_intercept_errors: intercepts,
+            ..LocationPolicy::default()
+        },
+        _ => {
+            LocationPolicy { error_answers: pages, intercept_errors: intercepts, ..LocationPolicy::default() }
+        }
+    };
+    let mut defaults = LocationPolicy { real_ip: addresses, ..read };
+    defaults.overlay(&said);
     Some(Ok(Snippet { defaults, outer, faults }))
 }
 
@@ -130,11 +145,13 @@ fn is_inherited(name: &str) -> bool {
 fn of_all(text: &str, zones: &Zones) -> Result<Snippet, String> {
     let (mut headers, mut lists, mut servers) = (Headers::default(), None, BTreeSet::new());
     let (mut told, mut real_ip, mut limits, mut cookies) = (Vec::new(), None, None, None);
+    let mut intercepts = None;
     let rest = undefined(text, &mut servers).map(|mut rest| {
         lists = Lists::take(&mut rest);
         real_ip = real_ip::take(&mut rest);
         limits = Limits::take(&mut rest, SnippetLevel::All);
         cookies = cookies::take(&mut rest, SnippetLevel::All);
+        intercepts = pages::take_intercepts(&mut rest);
         let (inherited, mut rest): (Vec<_>, Vec<_>) =
             rest.into_iter().partition(|it| is_inherited(it.name()));
         told = hints::of(&inherited, SnippetContext::Server);
@@ -154,14 +171,20 @@ fn of_all(text: &str, zones: &Zones) -> Result<Snippet, String> {
         || !outer.hidden.is_empty()
         || outer.limits.is_some()
         || outer.cookies.is_some();
-    let is_idle = !inherits && changes.is_none() && real_ip.is_none() && zones.is_empty();
+    let says = changes.is_some() || real_ip.is_some() || intercepts.is_some();
+    let is_idle = !inherits && !says && zones.is_empty();
     if is_idle || !servers.is_empty() {
         faults.push(never(servers));
     } else {
         let left = left_out(&rest.unwrap_or_default(), SnippetContext::Server);
         faults.extend(left.map(|what| (Severity::Unsupported, what)));
     }
-    let defaults = LocationPolicy { fleet_header_changes: changes, real_ip, ..LocationPolicy::default() };
+    let defaults = LocationPolicy {
+        fleet_header_changes: changes,
+        real_ip,
+        host_intercept_errors: intercepts,
+        ..LocationPolicy::default()
+    };
     Ok(Snippet { defaults, outer, faults })
 }
 
@@ -223,6 +246,8 @@ fn defaults(mut headers: Headers, taken: Taken, place: SnippetContext) -> Locati
 
 #[cfg(test)]
 mod tests {
+    use shared::policy::ErrorAnswerList;
+
     use super::*;
 
     fn snippet(key: &str, text: &str) -> Snippet {
@@ -252,6 +277,23 @@ mod tests {
         assert_eq!(names(defaults.request_headers), [pair("X-C", "d")]);
         assert_eq!(names(defaults.told_headers), [pair("X-User", "x-uid")]);
         assert_eq!((defaults.host_header_changes, defaults.host_shortcuts, faults), (None, None, vec![]));
+    }
+
+    #[test]
+    fn answers_in_place_of_errors_are_read() {
+        let text = "error_page 503 =200 /busy; error_page 404 @no; proxy_intercept_errors off; location @no { return 410; }";
+        let Snippet { defaults, faults, .. } = snippet("server-snippet", text);
+        let errors = |list: Option<ErrorAnswerList>| -> Vec<_> {
+            list.unwrap().answers.into_iter().map(|it| it.error).collect()
+        };
+        assert_eq!((errors(defaults.host_error_answers), faults), (vec![503, 404], vec![]));
+        assert_eq!((defaults.host_intercept_errors, defaults.intercept_errors), (Some(false), None));
+        let text = "proxy_intercept_errors on; error_page 404 /index.html;";
+        let Snippet { defaults, faults, .. } = snippet("location-snippet", text);
+        assert_eq!((errors(defaults.error_answers), faults), (vec![404], vec![]));
+        assert_eq!((defaults.host_intercept_errors, defaults.intercept_errors), (None, Some(true)));
+        let Snippet { defaults, faults, .. } = snippet("http-snippet", "proxy_intercept_errors on;");
+        assert_eq!((defaults.host_intercept_errors, faults), (Some(true), vec![]));
     }
 
     #[test]

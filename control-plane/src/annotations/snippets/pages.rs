@@ -1,16 +1,31 @@
-//! Answers in place of errors: nginx' `error_page`, with a URL or with a `location @NAME` of a fixed response.
+//! Answers in place of errors: nginx' `error_page`, with a URL, a path, or a `location @NAME` of a fixed response.
 //!
 //! **Invariant:** those of a snippet are taken all together or not at all.
 
 use shared::pattern::Allowance;
-use shared::policy::{ErrorAnswer, ErrorAnswerList, Shortcut};
+use shared::policy::{ErrorAnswer, ErrorAnswerList, ErrorPlace, Shortcut};
+use shared::template::Template;
 
 use super::headers::MOST;
 use super::shortcuts::{self, Node, ends, named_answer, nodes};
-use super::tokens::Directive;
+use super::tokens::{Directive, switch};
 
-/// Errors that this proxy answers itself once a request has a location. nginx knows others, before that.
-const ERRORS: [u32; 8] = [401, 403, 404, 429, 500, 502, 503, 504];
+/// Whether an error can have a page of its own. nginx has numbers of its own for what it finds out before a request has a
+/// location.
+fn may_have_page(error: u32) -> bool {
+    (300..600).contains(&error) && !(494..500).contains(&error)
+}
+
+/// Takes what a snippet says last of whether errors of backends have these pages, too.
+pub(super) fn take_intercepts(directives: &mut Vec<Directive>) -> Option<bool> {
+    let said = |it: &Directive| match it.arguments() {
+        [word] if it.name() == "proxy_intercept_errors" && it.depth == 0 && !it.is_block => switch(word),
+        _ => None,
+    };
+    let last = directives.iter().filter_map(said).next_back();
+    directives.retain(|it| said(it).is_none());
+    last
+}
 
 /// Takes the directives out of a snippet, if they are supported. `whole`: all directives of its server.
 pub(super) fn take(directives: &mut Vec<Directive>, whole: &[Directive]) -> Option<ErrorAnswerList> {
@@ -47,14 +62,19 @@ fn read(arguments: &[String], whole: &[Directive]) -> Option<Vec<ErrorAnswer>> {
         Some("") => Some(None),
         Some(text) => Some(Some(ends::status(text)?)),
     };
-    let answer = match place.starts_with('@') {
+    let (answer, path) = match place.chars().next() {
         // An empty answer is none of ours.
-        true => named(place, whole).filter(|it| it.text.is_some() || it.status >= 400)?,
-        false => elsewhere(place, status.flatten())?,
+        Some('@') => (Some(named(place, whole).filter(|it| it.text.is_some() || it.status >= 400)?), None),
+        Some('/') => (None, Some(on_this_host(place)?)),
+        _ => (Some(elsewhere(place, status.flatten())?), None),
     };
     let of_error = |text: &String| {
-        let error = text.parse().ok().filter(|it| ERRORS.contains(it))?;
-        Some(ErrorAnswer { error, answer: Some(with_status(answer.clone(), error, status)) })
+        let error = text.parse().ok().filter(|it| may_have_page(*it))?;
+        let place = path
+            .clone()
+            .map(|path| ErrorPlace { status: status.unwrap_or(Some(error)).unwrap_or(0), ..path });
+        let answer = answer.clone().map(|answer| with_status(answer, error, status));
+        Some(ErrorAnswer { error, answer, place })
     };
     (!errors.is_empty()).then(|| errors.iter().map(of_error).collect()).flatten()
 }
@@ -69,6 +89,18 @@ fn with_status(answer: Shortcut, error: u32, said: Option<Option<u32>>) -> Short
         Some(Some(status)) => status,
     };
     Shortcut { status, ..answer }
+}
+
+/// A path as it stands, which nginx does not decode. It is one that all readers agree on.
+fn on_this_host(place: &str) -> Option<ErrorPlace> {
+    let (path, query) = place.split_once('?').unwrap_or((place, ""));
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/-._~".contains(c);
+    let is_fine = path.chars().all(is_plain)
+        && !path.contains("//")
+        && !path.split('/').any(|it| it == "." || it == "..")
+        && query.chars().all(|c| ('!'..='~').contains(&c))
+        && Template::parse(query).as_literal().is_some();
+    is_fine.then(|| ErrorPlace { path: path.into(), query: query.into(), status: 0 })
 }
 
 fn elsewhere(url: &str, status: Option<u32>) -> Option<Shortcut> {
@@ -136,10 +168,45 @@ mod tests {
     }
 
     #[test]
+    fn a_path_of_the_same_host_has_its_status() {
+        for (text, expected) in [
+            ("error_page 404 /index.html;", vec![(404, "/index.html", "", 404)]),
+            ("error_page 404 = /index.html;", vec![(404, "/index.html", "", 0)]),
+            ("error_page 404 =200 /index.html;", vec![(404, "/index.html", "", 200)]),
+            ("error_page 403 404 =200 /?from=$;", vec![(403, "/", "from=$", 200), (404, "/", "from=$", 200)]),
+            ("error_page 500 502 /50x.html;", vec![(500, "/50x.html", "", 500), (502, "/50x.html", "", 502)]),
+            ("error_page 405 =200 /a.json;", vec![(405, "/a.json", "", 200)]),
+        ] {
+            let mut directives = tokens::directives(text).unwrap();
+            let list = take(&mut directives, &[]).unwrap();
+            let places = list.answers.into_iter().map(|it| (it.error, it.place.unwrap(), it.answer));
+            let expected = expected.into_iter().map(|(error, path, query, status)| {
+                (error, ErrorPlace { path: path.into(), query: query.into(), status }, None)
+            });
+            assert_eq!(places.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_last_word_about_errors_of_backends_counts() {
+        for (text, expected, left) in [
+            ("proxy_intercept_errors on;", Some(true), 0),
+            ("proxy_intercept_errors on; gzip on; proxy_intercept_errors Off;", Some(false), 1),
+            ("proxy_intercept_errors maybe; if ($arg_a) { proxy_intercept_errors on; }", None, 3),
+        ] {
+            let mut directives = tokens::directives(text).unwrap();
+            assert_eq!((take_intercepts(&mut directives), directives.len()), (expected, left), "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_not_known_exactly_is_not_taken() {
         for text in [
             "gzip on;",
-            "error_page 404 /404.html;",
+            "error_page 404 /errors/$status;",
+            "error_page 404 /a/../b;",
+            "error_page 404 /%2e%2e/b;",
+            "error_page 404 404.html;",
             "error_page 401 = @out;",
             "error_page 401 = @in; location @in { proxy_pass http://a; }",
             "error_page 401 = @in; location @in { if ($arg_x) { return 403; } return 302 https://in.test/; }",
@@ -149,7 +216,7 @@ mod tests {
             "error_page 401 @in; location @in { return 204; }",
             "error_page 401 = @in; location @in { return 403; } location @in { return 401; }",
             "error_page 495 496 =401 @in; location @in { return 401; }",
-            "error_page 401 = @in; error_page 404 /404.html; location @in { return 401; }",
+            "error_page 401 = @in; error_page 404 404.html; location @in { return 401; }",
             "error_page 401 =x @in; location @in { return 401; }",
             "error_page @in; location @in { return 401; }",
         ] {

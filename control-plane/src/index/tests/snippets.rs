@@ -505,22 +505,28 @@ fn answers_in_place_of_errors_are_those_of_the_host_or_the_location() {
     assert_eq!(errors(&world, "first"), [vec![], vec![401]]);
     assert_eq!(errors(&world, "own"), [vec![403], vec![401]]);
     assert_eq!([world.problems_of("first"), world.problems_of("own")], [const { Vec::<String>::new() }; 2]);
-    // A page of its own for the status is said by an annotation.
-    let page = "error_page 403 https://no.test/;";
-    let signs_in =
-        ingress("own").at(2).rule("a.test", &[("/own", "b")]).annotation("configuration-snippet", page);
-    let signs_in =
-        signs_in.annotation("auth-url", "https://in.test/").annotation("auth-signin", "https://in.test/");
-    world.apply(signs_in);
-    assert_eq!(errors(&world, "own"), [vec![], vec![401]]);
-    assert!(world.reasons("own").iter().any(|it| it.contains("error_page of it is left out")));
-    let page = "error_page 403 https://no.test/;";
+    // Beside pages of annotations, and with backends' errors.
+    let page = "proxy_intercept_errors on; error_page 403 404 =200 /index.html;";
     let own = ingress("own").at(2).rule("a.test", &[("/own", "b")]).annotation("configuration-snippet", page);
-    world.apply(own);
-    assert_eq!(errors(&world, "own"), [vec![403], vec![401]]);
+    let signs_in =
+        own.annotation("auth-url", "https://in.test/").annotation("auth-signin", "https://in.test/");
+    world.apply(signs_in);
+    assert_eq!(errors(&world, "own"), [vec![403, 404], vec![401]]);
+    assert_eq!(world.problems_of("own"), Vec::<String>::new());
+    let intercepts = |world: &World, name: &str| {
+        let LocationPolicy { intercept_errors, host_intercept_errors, .. } = route(world, name).policy;
+        (intercept_errors, host_intercept_errors)
+    };
+    assert_eq!(intercepts(&world, "own"), (Some(true), None));
+    world.apply(first().annotation("server-snippet", "proxy_intercept_errors on; error_page 404 /a;"));
+    assert_eq!(
+        (errors(&world, "own"), intercepts(&world, "own")),
+        ([vec![403, 404], vec![404]], (Some(true), Some(true)))
+    );
     world.apply(allowed("false"));
     for name in ["first", "own"] {
         assert_eq!(errors(&world, name), [const { Vec::<u32>::new() }; 2], "{name}");
+        assert_eq!(intercepts(&world, name), (None, None), "{name}");
     }
 }
 

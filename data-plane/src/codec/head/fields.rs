@@ -250,6 +250,15 @@ impl Fields {
         self.stand_in(kept.freeze(), end);
     }
 
+    /// Takes back all edits: the fields are those that came, without those that were dropped for their names.
+    pub(crate) fn reset(&mut self) {
+        self.spans.truncate(self.came);
+        self.own.clear();
+        for span in &mut self.spans {
+            span.dropped = span.known == Known::Other && !guard::is_plain_name(span.name_in(&self.bytes));
+        }
+    }
+
     /// Restores fields that were dropped only for their names, if the closure returns true for the name.
     pub(crate) fn restore(&mut self, take: impl Fn(&[u8]) -> bool) {
         let came = &mut self.spans[..self.came];

@@ -45,6 +45,8 @@ pub(crate) struct RequestHead {
     made: Option<Bytes>,
     /// The path that is served instead of the target.
     page: Option<Box<[u8]>>,
+    /// Whether another request is served in its place.
+    is_redirected: bool,
     /// The target with the path that was routed, if backends might read the original one differently.
     cured: Option<Box<[u8]>>,
     /// The query instead of the target's; empty: none.
@@ -53,6 +55,9 @@ pub(crate) struct RequestHead {
     /// Bytes on the wire.
     size: usize,
 }
+
+/// Fields that are not passed on, besides those of the connection.
+const DROPPED: u128 = Known::Expect.bit() | Known::Proxy.bit();
 
 /// What a parser found besides the fields in the bytes of a request head, which begin with method, space and target.
 pub(crate) struct RequestParts {
@@ -81,6 +86,7 @@ impl Default for RequestHead {
             origin: 0..0,
             made: None,
             page: None,
+            is_redirected: false,
             cured: None,
             query: None,
             path_len: 0,
@@ -125,7 +131,7 @@ impl RequestHead {
         let upgrade =
             if version == Version::Http11 && framing.is_empty() { hop::upgrade(fields) } else { None };
         let options = hop::strip(fields)?;
-        fields.remove_any(Known::Expect.bit() | Known::Proxy.bit());
+        fields.remove_any(DROPPED);
         let keep_alive = !options.close && (version >= Version::Http11 || options.keep_alive);
         let bytes = fields.bytes();
         let target = made.as_deref().unwrap_or_else(|| &bytes[origin.clone()]);
@@ -220,8 +226,8 @@ impl RequestHead {
 
     /// The same as bytes.
     pub(crate) fn method_bytes(&self) -> &[u8] {
-        match (&self.page, self.method) {
-            (Some(_), Method::Get) => b"GET",
+        match (self.is_for_page(), self.method) {
+            (true, Method::Get) => b"GET",
             _ => self.asked_method(),
         }
     }
@@ -248,6 +254,23 @@ impl RequestHead {
     pub(crate) fn show(&mut self, page: Box<[u8]>) {
         self.path_len = page.len();
         self.page = Some(page);
+        self.get();
+    }
+
+    /// Continues as it came from the client, but as a request without a body: nginx' internal redirect to a path that the
+    /// caller knows. What was done to its fields for a backend is undone.
+    pub(crate) fn redirect(&mut self) {
+        self.is_redirected = true;
+        self.get();
+        (self.connection, self.as_http10) = (None, false);
+        self.fields.reset();
+        // It has passed this once.
+        let stripped = hop::strip(&mut self.fields);
+        debug_assert!(stripped.is_ok(), "the same fields are judged the same way");
+        self.fields.remove_any(DROPPED);
+    }
+
+    fn get(&mut self) {
         if self.method != Method::Head {
             self.method = Method::Get;
         }
@@ -256,7 +279,12 @@ impl RequestHead {
 
     /// Whether a page is served instead of what was requested.
     pub(crate) fn is_for_page(&self) -> bool {
-        self.page.is_some()
+        self.page.is_some() || self.is_redirected
+    }
+
+    /// Whether it goes on in place of what the client sent.
+    pub(crate) fn is_redirected(&self) -> bool {
+        self.is_redirected
     }
 
     /// Continues with this path, already encoded, instead of the original: nothing behind the proxy sees one that

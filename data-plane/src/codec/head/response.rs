@@ -68,6 +68,15 @@ impl ResponseHead {
         }
     }
 
+    /// Has another status instead.
+    pub(crate) fn restate(&mut self, status: u16) {
+        if matches!(self.status, 204 | 304) {
+            // Which never have a body; others say so.
+            (self.framing, self.declared_length) = (Framing::Length(0), Some(0));
+        }
+        (self.status, self.reason) = (status, Bytes::from_static(reason(status).as_bytes()));
+    }
+
     /// A head to be filled by a parser: first its fields, then [`Self::judge`].
     pub(crate) fn unread() -> Box<Self> {
         // Created in place, because it is large.

@@ -1,5 +1,5 @@
 //! Error pages from another backend: for the statuses that a location lists, and when its own backend has no endpoints
-//! (as in ingress-nginx).
+//! (as in ingress-nginx); and what snippets put in place of errors.
 //!
 //! **Invariant:** the response to a request for an error page is passed on whatever its status is, so there is no loop.
 //! (What an error backend says in place of a backend without endpoints is replaced as that one's would be.) The request
@@ -18,43 +18,51 @@ use super::{Exchange, HeaderScope, access, forwarded, send, shortcuts};
 use crate::codec::body::RequestBody;
 use crate::codec::head::{Framing, Known};
 use crate::http::reply::{Reply, ReplyBody};
-use crate::table::policy::errors::Errors;
+use crate::table::policy::errors::{Errors, Instead, Place};
 use crate::table::{Action, PathEntry, Timeouts, Upstream};
 use crate::upstream::Turn;
 
+/// What a client gets.
+pub(super) enum Replaced<'t> {
+    /// This response.
+    By(Reply),
+    /// What is served at a place, in place of this error.
+    Elsewhere(&'t Place, Reply),
+}
+
 /// Replaces a response by an error page, if one is configured for it.
-pub(super) async fn replace<B: RequestBody>(
-    exchange: &mut Exchange<'_>,
+pub(super) async fn replace<'a, B: RequestBody>(
+    exchange: &mut Exchange<'a>,
     body: &mut B,
     reply: Reply,
-) -> Reply {
+) -> Replaced<'a> {
     let Some(location) = exchange.location() else {
-        return reply;
+        return Replaced::By(reply);
     };
     if reply.untold.is_some() || reply.is_said {
-        return reply;
+        return Replaced::By(reply);
     }
     let close = reply.close;
     if signs_in(exchange, location, &reply) {
         exchange.info.attempts.redirected();
         let mut reply = access::signin(exchange, location, reply);
         reply.close |= close;
-        return reply;
+        return Replaced::By(reply);
     }
     let status = reply.head.status;
     let is_hosts = exchange.header_scope == HeaderScope::Host;
     if !location.is_denied() {
-        let (errors, has_pages) = (&location.policy.errors, has_pages(location));
-        let may_be = match is_backends(&reply) {
-            true => errors.intercepts && location.policy.spoken.is_http() && !send::is_grpc(exchange.head),
-            false => reply.is_usual() && !is_for_want(exchange, location),
-        };
-        if may_be && let Some(answer) = errors.answer(status, has_pages, is_hosts) {
-            return shortcuts::in_place(exchange, answer, reply);
+        match instead(exchange, location, &reply) {
+            Some(Instead::Answer(answer)) => {
+                return Replaced::By(shortcuts::in_place(exchange, answer, reply));
+            }
+            Some(Instead::Place(place)) => return Replaced::Elsewhere(place, reply),
+            None => {}
         }
         // In nginx' configuration they hide the fleet's pages.
-        if errors.are_fleets && errors.has_answers(has_pages, is_hosts) {
-            return reply;
+        let errors = &location.policy.errors;
+        if errors.are_fleets && errors.has_answers(has_pages(location), is_hosts) {
+            return Replaced::By(reply);
         }
     }
     // In nginx' configuration a denied location has no `error_page` of its own and inherits the fleet's. So does one
@@ -62,29 +70,66 @@ pub(super) async fn replace<B: RequestBody>(
     // host answers is outside of the location.
     let is_outside = location.is_denied() || is_hosts;
     if !exchange.has_pages_of_fleet && (is_outside || location.policy.errors.are_fleets) {
-        return reply;
+        return Replaced::By(reply);
     }
     let fleets = is_outside.then(|| exchange.call.server.with_table(|it| it.policy().errors.clone()));
     let errors = fleets.as_ref().unwrap_or(&location.policy.errors);
     if !is_replaced(exchange, location, errors, &reply) {
-        return reply;
+        return Replaced::By(reply);
     }
-    // As in nginx: with a 401 the client gets the challenge, before those of the page.
-    let challenges = |reply: &Reply| -> Vec<_> {
-        reply.head.fields.all(Known::WwwAuthenticate).map(Bytes::copy_from_slice).collect()
-    };
-    let first = if status == 401 { challenges(&reply) } else { Vec::new() };
-    drop(reply);
+    let first = Challenges::of(reply);
     let mut reply = in_place(exchange, body, (location, errors), status).await;
     reply.close |= close;
-    if !first.is_empty() {
-        let own = challenges(&reply);
+    first.put(&mut reply);
+    Replaced::By(reply)
+}
+
+/// The ways in that a client is told of. As in nginx, it gets those of a 401 before those of its page.
+pub(super) struct Challenges(Vec<Bytes>);
+
+impl Challenges {
+    pub(super) fn of(error: Reply) -> Self {
+        Self(if error.head.status == 401 { Self::all(&error) } else { Vec::new() })
+    }
+
+    fn all(reply: &Reply) -> Vec<Bytes> {
+        reply.head.fields.all(Known::WwwAuthenticate).map(Bytes::copy_from_slice).collect()
+    }
+
+    pub(super) fn put(self, reply: &mut Reply) {
+        if self.0.is_empty() {
+            return;
+        }
+        let own = Self::all(reply);
         reply.head.fields.remove(Known::WwwAuthenticate);
-        for challenge in first.into_iter().chain(own) {
+        for challenge in self.0.into_iter().chain(own) {
             reply.head.fields.append(Known::WwwAuthenticate, challenge);
         }
     }
-    reply
+}
+
+/// What a snippet puts in place of a response.
+fn instead<'t>(exchange: &Exchange<'_>, location: &'t PathEntry, reply: &Reply) -> Option<&'t Instead> {
+    let errors = &location.policy.errors;
+    let may_be = match is_backends(reply) {
+        true => errors.intercepts && location.policy.spoken.is_http() && !send::is_grpc(exchange.head),
+        false => reply.is_usual() && !is_for_want(exchange, location),
+    };
+    let is_hosts = exchange.header_scope == HeaderScope::Host;
+    errors.answer(reply.head.status, has_pages(location), is_hosts).filter(|_| may_be)
+}
+
+/// Whether a backend's response in place of an error is one that has a page of its own. nginx shows no second one, but its
+/// default.
+pub(super) fn is_second(exchange: &Exchange<'_>, reply: &Reply) -> bool {
+    let Some(location) = exchange.location().filter(|_| is_backends(reply)) else { return false };
+    let errors = &location.policy.errors;
+    let is_listed = || {
+        let has_answers = errors.has_answers(has_pages(location), exchange.header_scope == HeaderScope::Host);
+        !(errors.are_fleets && (has_answers || !exchange.has_pages_of_fleet))
+            && is_replaced(exchange, location, errors, reply)
+    };
+    signs_in(exchange, location, reply) || instead(exchange, location, reply).is_some() || is_listed()
 }
 
 /// Whether a location has error pages itself, in nginx' configuration.

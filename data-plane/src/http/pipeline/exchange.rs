@@ -1,7 +1,6 @@
 //! A request in the pipeline, and what the phases have found out about it.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use shared::pattern::{Groups, Steps};
 use super::affinity::Session;
 use super::certificates::Passes;
 use super::claims::{self, Claims};
-use super::log::{RequestInfo, RequestRecord};
+use super::log::{Entered, InPlace, RequestInfo, RequestRecord};
 use crate::codec::body::RequestBody;
 use crate::codec::head::{Framing, RequestHead};
 use crate::codec::host::Host;
@@ -78,7 +77,7 @@ pub(crate) struct Exchange<'a> {
     /// Where `locate` puts the location: into the log record, which outlives the phases.
     ///
     /// A request that is the last to hold a location of an old table frees it: that is one path, never a table.
-    pub(super) entered: &'a OnceCell<Arc<PathEntry>>,
+    pub(super) entered: &'a Entered,
     /// The location whose headers the response gets, as far as `header_scope` allows, although the request does not
     /// enter it: it is redirected there because of a missing trailing slash, or to the `app-root` instead.
     pub(super) redirecting: Option<Arc<PathEntry>>,
@@ -86,6 +85,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) info: &'a mut RequestInfo,
     /// Its slots among the requests in progress, if those are limited.
     pub(super) permits: &'a mut Vec<Permit>,
+    /// Whether it has passed limits of its client.
+    pub(super) is_counted: bool,
     /// Whether all access rules of its location have been passed.
     pub(super) is_let_in: bool,
     /// Its user has presented the password that this proxy requires.
@@ -149,6 +150,7 @@ impl<'a> Exchange<'a> {
             redirecting: None,
             info,
             permits,
+            is_counted: false,
             is_let_in: false,
             has_password: false,
             is_forwarded: false,
@@ -179,7 +181,7 @@ impl<'a> Exchange<'a> {
     /// The location of the request, from `locate` on. It is not borrowed from the exchange, which can be changed
     /// meanwhile.
     pub(super) fn location(&self) -> Option<&'a PathEntry> {
-        self.entered.get().map(|entry| &**entry)
+        self.entered.get()
     }
 
     /// The Ingress of its location, `namespace/name`; empty if it has none.
@@ -232,6 +234,27 @@ impl<'a> Exchange<'a> {
             self.normal = Some(self.head.path().to_vec());
         }
         self.head.cure(target);
+    }
+
+    /// Continues as if the client had asked for another path of the same host, not encoded: nginx' internal redirect. Only
+    /// what counts once for a client stays: its limits, its id, and the budget of its patterns.
+    pub(super) fn begin_again(&mut self, path: Vec<u8>, query: Vec<u8>) {
+        self.head.redirect();
+        let rewritten = self.go_on(path, query);
+        // Snippets of the host are evaluated anew.
+        (rewritten.of_host, rewritten.passed, rewritten.in_location) = (Some(0), 0, false);
+        self.entered = self.entered.next();
+        let limits = &self.call.server.local.limits;
+        (self.timeouts, self.sizes) = (limits.timeouts, limits.sizes);
+        (self.redirecting, self.fallback, self.own_headers, self.kept_body) = (None, None, None, None);
+        (self.claims, self.certificate, self.proof, self.auth_response) = (None, None, None, None);
+        (self.is_let_in, self.has_password, self.is_forwarded, self.stands_in) = (false, false, false, false);
+        (self.has_tls, self.issues_cookie, self.has_pages_of_fleet) = (false, false, true);
+        (self.session, self.turn, self.header_scope) = (None, Turn::default(), HeaderScope::default());
+        let info = &mut *self.info;
+        (info.alternative, info.user, info.unclaimed) = (None, None, None);
+        (info.default_backend, info.in_place) = (false, InPlace::Nobody);
+        info.attempts.redirected();
     }
 
     /// Continues with another path, not encoded, and another query: nginx' `rewrite`.

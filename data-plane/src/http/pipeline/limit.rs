@@ -20,6 +20,10 @@ use crate::table::policy::zones::ZoneLimits;
 /// Counts a request, and refuses it if it exceeds a limit. It is in progress until the end of its record: until the
 /// last byte of the response or tunnel was sent, or the client disconnected.
 pub(super) async fn limit<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> Step {
+    // As in nginx, only the first limits count where a request is redirected internally.
+    if exchange.is_counted {
+        return Continue(());
+    }
     by_annotations(exchange)?;
     match exchange.location().and_then(|location| location.policy.zones.as_deref()) {
         None => Continue(()),
@@ -30,6 +34,7 @@ pub(super) async fn limit<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mu
 async fn by_zones<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B, zones: &ZoneLimits) -> Step {
     let (refuse, now) =
         (|status| Break(Reply::of_status(&exchange.call.server.local, status)), shared::clock::now());
+    exchange.is_counted = true;
     let mut wait = Duration::ZERO;
     for (at, it) in zones.rates.iter().enumerate() {
         let Some(client) = told_apart(exchange, &it.key) else { continue };
@@ -68,6 +73,7 @@ fn by_annotations(exchange: &mut Exchange<'_>) -> Step {
     let (Some(limits), Some(counts)) = (&location.policy.limits, location.counts()) else {
         return Continue(());
     };
+    exchange.is_counted = true;
     let Some(client) = Some(exchange.client()).filter(|client| limits.counts(*client)) else {
         return Continue(());
     };

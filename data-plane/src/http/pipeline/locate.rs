@@ -46,6 +46,9 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
 /// Normalises the path, once: routing and all later phases use this one. Returns whether somebody might read the
 /// original one differently.
 fn normalise(exchange: &mut Exchange<'_>) -> Step<bool> {
+    if exchange.head.is_redirected() {
+        return Continue(false);
+    }
     let Ok(Normalised { path, suspicious }) = path::normalise(exchange.head.path()) else {
         let server = exchange.call.server;
         exchange.info.unrouted(server);
@@ -236,7 +239,7 @@ fn enter(exchange: &mut Exchange<'_>, entry: Arc<PathEntry>, target: Option<Vec<
     }
     exchange.timeouts = entry.policy.timeouts.over(exchange.timeouts);
     exchange.sizes = entry.policy.bodies.over(exchange.sizes);
-    let is_first = exchange.entered.set(entry).is_ok();
+    let is_first = exchange.entered.set(entry);
     debug_assert!(is_first, "a request enters one location");
 }
 

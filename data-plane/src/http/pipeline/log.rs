@@ -20,13 +20,15 @@ use crate::local::Local;
 use crate::local::ids::Ids;
 use crate::metrics::{Request, RequestLabels};
 use crate::rate::Permit;
-use crate::table::{PathEntry, Policy};
+use crate::table::Policy;
 use attempts::Attempts;
+pub(super) use entered::Entered;
 use line::Ended;
 use unread::Unread;
 
 mod attempts;
 pub(super) mod capture;
+mod entered;
 mod line;
 pub(super) mod so_far;
 mod unread;
@@ -46,7 +48,7 @@ pub(crate) struct RequestRecord {
     /// A head that could not be parsed.
     unread: Option<Box<Unread>>,
     /// Its location, once that is found.
-    pub(crate) location: OnceCell<Arc<PathEntry>>,
+    pub(super) location: Entered,
     pub(crate) info: RequestInfo,
     /// Held until the end.
     pub(super) permits: Vec<Permit>,
@@ -152,7 +154,7 @@ impl RequestRecord {
             peer: peer.clone(),
             head,
             unread: None,
-            location: OnceCell::new(),
+            location: Entered::default(),
             permits: Vec::new(),
             info: RequestInfo {
                 started: now,
@@ -209,7 +211,7 @@ impl RequestRecord {
     /// Counts it under its labels, if those were determined.
     fn count(&self, took: Duration) {
         let Self { info, location, head, local, .. } = self;
-        let place = info.unclaimed.as_ref().or_else(|| location.get().map(|it| &it.place));
+        let place = info.unclaimed.as_ref().or_else(|| location.last().map(|it| &it.place));
         let (Some(place), Some(head)) = (place, head.as_deref()) else {
             return;
         };
@@ -302,7 +304,7 @@ impl Drop for RequestRecord {
         metrics.busy.set(metrics.busy.value().saturating_sub(1));
         info.attempts.end(now);
         self.count(took);
-        let makes_id = self.location.get().is_none_or(|it| it.policy.forwarding.makes_id);
+        let makes_id = self.location.last().is_none_or(|it| it.policy.forwarding.makes_id);
         let info = &mut self.info;
         // A panic may have unwound while a line was written.
         let Ok(mut log) = self.local.log.try_borrow_mut() else {

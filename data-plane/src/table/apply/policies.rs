@@ -136,6 +136,12 @@ fn append(policy: &mut LocationPolicy, defaults: &LocationPolicy, configured: &L
     if let (Some(all), Some(_)) = (&mut policy.header_changes, &configured.header_changes) {
         all.changes.extend(defaults.header_changes.iter().flat_map(changes));
     }
+    if let (Some(all), Some(_)) = (&mut policy.host_error_answers, &configured.host_error_answers) {
+        all.answers.extend(defaults.host_error_answers.iter().flat_map(|it| it.answers.clone()));
+    }
+    if let (Some(all), Some(_)) = (&mut policy.error_answers, &configured.error_answers) {
+        all.answers.extend(defaults.error_answers.iter().flat_map(|it| it.answers.clone()));
+    }
     let (fleets, own) = (defaults.proxy_cookie_flags.as_ref(), configured.proxy_cookie_flags.as_ref());
     policy.proxy_cookie_flags = levels::merged(fleets, own, false);
     let has = |count: Option<u32>| count.is_some_and(|count| count > 0);
@@ -186,12 +192,17 @@ fn join_lists(
 }
 
 /// Whether a location's responses of backends are replaced: nginx' `proxy_intercept_errors`. ingress-nginx switches it
-/// on for the fleet or for a location where that has a list, and nowhere off.
+/// on for the fleet or for a location where that has a list, and nowhere off; snippets do both.
 fn intercepts(defaults: &LocationPolicy, configured: &LocationPolicy) -> bool {
     let lists = |it: &LocationPolicy| it.custom_http_errors.as_ref().is_some_and(|it| !it.values.is_empty());
     let fleets = defaults.disable_proxy_intercept_errors != Some(true);
     let own = configured.disable_proxy_intercept_errors.map_or(fleets, |disabled| !disabled);
-    (lists(defaults) && fleets) || (lists(configured) && own)
+    let of_location = || configured.intercept_errors.or(defaults.intercept_errors);
+    let of_host = || configured.host_intercept_errors.or(defaults.host_intercept_errors);
+    if lists(configured) && own {
+        return of_location() != Some(false);
+    }
+    of_location().or_else(of_host).unwrap_or_else(|| lists(defaults) && fleets)
 }
 
 /// Whether clients are redirected to a sign-in page.
@@ -208,7 +219,7 @@ fn signs_in(policy: &LocationPolicy) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use shared::policy::{ExternalAuth, StatusList};
+    use shared::policy::{ErrorAnswer, ErrorAnswerList, ErrorPlace, ExternalAuth, StatusList};
 
     use super::*;
     use crate::table::policy::access::Listed;
@@ -283,6 +294,33 @@ mod tests {
         assert_eq!(listed(&allowing, of_location(lists("", "11.0.0.1"))), [true, false, false]);
     }
 
+    #[test]
+    fn answers_of_a_snippet_come_before_those_of_the_fleets() {
+        let answers = |host: &[u32], own: &[u32]| {
+            let list = |errors: &[u32], path: &str| ErrorAnswerList {
+                answers: errors
+                    .iter()
+                    .map(|error| ErrorAnswer {
+                        error: *error,
+                        place: Some(ErrorPlace { path: path.into(), ..ErrorPlace::default() }),
+                        answer: None,
+                    })
+                    .collect(),
+            };
+            LocationPolicy {
+                host_error_answers: Some(list(host, "/host")),
+                error_answers: Some(list(own, "/own")),
+                ..LocationPolicy::default()
+            }
+        };
+        let policy = effective(&answers(&[1, 2], &[3, 4]), &answers(&[1], &[5])).policy;
+        let errors = |list: Option<ErrorAnswerList>| -> Vec<_> {
+            list.unwrap().answers.into_iter().map(|it| it.error).collect()
+        };
+        assert_eq!(errors(policy.host_error_answers), [1, 1, 2]);
+        assert_eq!(errors(policy.error_answers), [5, 3, 4]);
+    }
+
     /// nginx' `proxy_intercept_errors` of the fleet reaches each location; an annotation undoes only that of its own list.
     #[test]
     fn backend_errors_are_intercepted_where_a_list_is_configured() {
@@ -305,6 +343,24 @@ mod tests {
         ] {
             let intercepts = Policies::default().of(&fleet, &own).unwrap().errors.intercepts;
             assert_eq!(intercepts, expected, "{fleet:?} {own:?}");
+        }
+        let (on, off) = (Some(true), Some(false));
+        for (fleet, own, (host, location), expected) in [
+            (&[][..], &[][..], (None, on), true),
+            (&[], &[], (on, None), true),
+            (&[], &[], (on, off), false),
+            (&[503], &[], (off, None), false),
+            (&[503], &[], (None, off), false),
+            (&[503], &[], (off, on), true),
+            (&[], &[404], (off, None), true),
+        ] {
+            let own = LocationPolicy {
+                intercept_errors: location,
+                host_intercept_errors: host,
+                ..configured(own, None)
+            };
+            let policy = Policies::default().of(&configured(fleet, None), &own).unwrap();
+            assert_eq!(policy.errors.intercepts, expected, "{fleet:?} {own:?}");
         }
     }
 

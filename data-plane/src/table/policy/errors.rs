@@ -1,6 +1,7 @@
-//! Error pages from another backend (`custom-http-errors`, as in ingress-nginx), and fixed answers in place of errors.
+//! Error pages from another backend (`custom-http-errors`, as in ingress-nginx), and fixed answers in place of errors, or
+//! what the host serves at a path.
 
-use shared::policy::{ErrorAnswerList, LocationPolicy};
+use shared::policy::{ErrorAnswer, ErrorAnswerList, LocationPolicy};
 
 use super::PolicyError;
 use super::shortcuts::Shortcut;
@@ -29,7 +30,27 @@ struct Answers {
 #[derive(Clone, Debug)]
 struct Answer {
     error: u16,
-    answer: Shortcut,
+    instead: Instead,
+}
+
+/// What a client gets in place of an error page.
+#[derive(Clone, Debug)]
+pub enum Instead {
+    /// A fixed answer.
+    Answer(Shortcut),
+    /// What its host serves at a path.
+    Place(Place),
+}
+
+/// A path of the same host.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Decoded.
+    pub path: Box<[u8]>,
+    /// Empty: none.
+    pub query: Box<[u8]>,
+    /// The status of the response; `None`: its own.
+    pub status: Option<u16>,
 }
 
 impl Errors {
@@ -53,9 +74,9 @@ impl Errors {
 
     /// The answer in place of a page with this status. `has_others`: the location has pages of other kinds, and so takes none
     /// of its host. `is_hosts`: the host responds, and not the location.
-    pub fn answer(&self, status: u16, has_others: bool, is_hosts: bool) -> Option<&Shortcut> {
+    pub fn answer(&self, status: u16, has_others: bool, is_hosts: bool) -> Option<&Instead> {
         let found = self.level(has_others, is_hosts)?.iter().find(|it| it.error == status);
-        found.map(|it| &it.answer)
+        found.map(|it| &it.instead)
     }
 
     /// Whether there are answers, which stand in place of the fleet's pages.
@@ -85,16 +106,31 @@ impl Errors {
 fn answers(field: &'static str, list: Option<&ErrorAnswerList>) -> Result<Box<[Answer]>, PolicyError> {
     let answers = list.into_iter().flat_map(|list| &list.answers);
     let compiled = answers.map(|it| {
-        let error = u16::try_from(it.error).ok().filter(|status| (400..600).contains(status));
-        let answer = it.answer.as_ref().map(Shortcut::compile).transpose()?;
-        let is_plain = |it: &Shortcut| it.tests.is_empty() && it.pattern.is_none() && it.status != 0;
-        match (error, answer.filter(is_plain)) {
-            (Some(error), Some(answer)) => Ok(Answer { error, answer }),
-            _ => Err(PolicyError {
+        let error = u16::try_from(it.error).ok().filter(|status| (300..600).contains(status));
+        match error.zip(instead(it)?) {
+            Some((error, instead)) => Ok(Answer { error, instead }),
+            None => Err(PolicyError {
                 field,
                 problem: format!("expected an error and an answer to it, got {}", it.error),
             }),
         }
     });
     compiled.collect()
+}
+
+fn instead(configured: &ErrorAnswer) -> Result<Option<Instead>, PolicyError> {
+    let Some(place) = &configured.place else {
+        let answer = configured.answer.as_ref().map(Shortcut::compile).transpose()?;
+        let is_plain = |it: &Shortcut| it.tests.is_empty() && it.pattern.is_none() && it.status != 0;
+        return Ok(answer.filter(is_plain).map(Instead::Answer));
+    };
+    let status = match place.status {
+        0 => Some(None),
+        status => u16::try_from(status).ok().filter(|it| (200..600).contains(it)).map(Some),
+    };
+    let status = status.filter(|_| place.path.starts_with('/'));
+    Ok(status.map(|status| {
+        let [path, query] = [&place.path, &place.query].map(|it| it.as_bytes().into());
+        Instead::Place(Place { path, query, status })
+    }))
 }

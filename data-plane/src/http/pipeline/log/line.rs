@@ -104,7 +104,7 @@ impl Ended<'_> {
 
     fn of_location(&self, value: &Value, out: &mut Vec<u8>) -> bool {
         let Self { record, .. } = self;
-        let location: Option<&PathEntry> = record.location.get().map(|it| &**it);
+        let location: Option<&PathEntry> = record.location.last();
         // As in ingress-nginx: a path that was not declared is logged under an Ingress of the host, without a Service.
         let unclaimed = record.info.unclaimed.as_deref().filter(|_| record.info.default_backend);
         let ingress = || match unclaimed {
