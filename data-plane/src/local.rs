@@ -84,8 +84,6 @@ pub(crate) struct Local {
     /// Which addresses tenants may have it connect to.
     pub(crate) reach: Reach,
     pub(crate) refusals: LogLimiter,
-    /// Tenants that were logged for responses that only nginx would follow.
-    pub(crate) unfollowed: LogLimiter,
     /// Backends and auth services that did not respond.
     pub(crate) failures: LogLimiter,
     /// Budget for descriptors of connections.
@@ -130,7 +128,6 @@ impl Local {
             names: names::Names::new(names),
             reach,
             refusals: LogLimiter::default(),
-            unfollowed: LogLimiter::default(),
             failures: LogLimiter::default(),
             descriptors: budgets.descriptors.clone(),
             upstream_shares: budgets.upstream_shares.clone(),

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests, their harness included")]
 
+#[path = "traffic/accelerated.rs"]
+mod accelerated;
 #[path = "traffic/access.rs"]
 mod access;
 #[path = "traffic/affinity.rs"]

@@ -217,6 +217,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut taken = Taken::default();
     let (mut lists, mut tls, mut cookies, mut limits, mut addresses) = (None, None, None, None, None);
     let (mut pages, mut intercepts, mut substitutions, mut chunks, mut wait) = (None, None, None, None, None);
+    let mut is_internal = false;
     let (mut told, mut closed, mut pace) = (Vec::new(), Vec::new(), Pace::default());
     let rest = snippet.map(|mut directives| {
         let (server, location) = whole(to);
@@ -233,6 +234,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         if place == SnippetContext::Location {
             rest.retain(|it| !is_idle(it, to));
             chunks = framing::take(&mut rest);
+            is_internal = internal::take(&mut rest);
             pace = Pace::take(&mut rest, to);
         }
         if !caches(server.iter().chain(&location)) {
@@ -299,6 +301,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         to.location.chunked_transfer_encoding = chunks;
     }
     pace.put(&mut to.location);
+    to.location.internal = is_internal.then_some(true);
     match (limits, place) {
         (None, _) => {}
         (limits, SnippetContext::Server) => to.of_hosts.get_or_insert_default().limits = limits,
@@ -322,7 +325,8 @@ fn unanswered(path: &str) -> String {
 /// What to say of a block that only a backend could send requests to.
 fn not_led_to(path: &str) -> String {
     format!(
-        "location {}: only an X-Accel-Redirect of a backend leads there, which is not followed; its requests get 404",
+        "location {}: only an X-Accel-Redirect of a backend leads there, and a backend of a block is not asked: 404 (a path \
+         with its Service and \"internal\" in the configuration-snippet of its Ingress does the same)",
         shown(path)
     )
 }

@@ -16,6 +16,7 @@ use crate::local::isolated::isolated;
 use errors::Replaced;
 use exchange::HeaderScope;
 pub(crate) use exchange::{Call, Exchange};
+use internal::Way;
 use page_body::{PageBody, Source};
 pub(crate) use respond::{refusal, unread, unrouted};
 
@@ -75,11 +76,13 @@ pub(crate) async fn serve<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mu
 
 async fn answer<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> Reply {
     let (ControlFlow::Break(reply) | ControlFlow::Continue(reply)) = phases(exchange, body).await;
-    match errors::replace(exchange, body, reply).await {
-        Replaced::By(reply) => reply,
-        // Boxed: few requests are redirected, and all would have to reserve room for it.
-        Replaced::Elsewhere(place, error) => Box::pin(internal::in_place(exchange, body, place, error)).await,
-    }
+    let way = match errors::replace(exchange, body, reply).await {
+        Replaced::By(reply) if !internal::is_asked(&reply) => return reply,
+        Replaced::By(reply) => Way::Asked(reply),
+        Replaced::Elsewhere(place, error) => Way::InPlace(place, error),
+    };
+    // Boxed: few requests are redirected, and all would have to reserve room for it.
+    Box::pin(internal::follow(exchange, body, way)).await
 }
 
 async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> Step<Reply> {

@@ -115,6 +115,10 @@ pub struct Policy {
     pub zones: Option<Box<ZoneLimits>>,
     /// The rate at which responses are sent.
     pub pace: Option<Pace>,
+    /// Bytes before a rate that a backend says counts.
+    pub pace_after: u64,
+    /// Whether no client may ask for it.
+    pub is_internal: bool,
     /// Direct responses of snippets.
     pub shortcuts: Option<Box<Shortcuts>>,
     /// Path rewriting.
@@ -188,6 +192,8 @@ impl Policy {
             limits: Limits::compile(configured)?,
             zones: ZoneLimits::compile(configured)?.map(Box::new),
             pace: Pace::compile(configured),
+            pace_after: Pace::after(configured),
+            is_internal: configured.internal == Some(true),
             shortcuts: Shortcuts::compile(configured.shortcuts.as_ref())?.map(Box::new),
             rewrite: Rewrite::compile(configured),
             retries: Retries::compile(configured)?,

@@ -25,7 +25,7 @@ fn proxy(origin: &Origin, defaults: LocationPolicy) -> Proxy {
 fn talkative() -> Origin {
     Origin::new(|_| {
         let told = "Server: own\r\nx-powered-by: php\r\nX-Open: 1\r\nX-One: own\r\nStrict-Transport-Security: max-age=5";
-        let proxies = "X-Accel-Redirect: /x\r\nX-Accel-Expires: 0\r\nX-Accel-Limit-Rate: 0\r\nX-Accel-Buffering: no\r\nX-Accel-Charset: utf-8\r\nX-Pad: avoid browser bug";
+        let proxies = "X-Accel-Expires: 0\r\nX-Accel-Limit-Rate: 0\r\nX-Accel-Buffering: no\r\nX-Accel-Charset: utf-8\r\nX-Pad: avoid browser bug";
         (format!("HTTP/1.1 200 OK\r\n{told}\r\n{proxies}\r\nContent-Length: 0\r\n\r\n").into_bytes(), true)
     })
 }
@@ -39,7 +39,6 @@ fn hidden_headers_are_removed_and_others_kept() {
     for (name, values) in [
         ("x-powered-by", &[][..]),
         ("server", &[]),
-        ("x-accel-redirect", &[]),
         ("x-accel-expires", &[]),
         ("x-accel-limit-rate", &[]),
         ("x-accel-buffering", &[]),
@@ -305,28 +304,5 @@ fn the_log_says_why_a_backend_does_not_respond_once() {
         ["backend=\"ns/echo/80\"", "ingress=\"ns/web\"", "connect_failed", "refused", "a request got 502"]
     {
         assert!(told[0].contains(part), "{part}: {told:?}");
-    }
-}
-
-#[test]
-fn the_log_is_told_of_redirects_that_are_not_followed() {
-    collect_warnings();
-    let (moved, plain) = (talkative(), Origin::says("in"));
-    for (origin, name, expected) in [(&moved, "moved", 1), (&plain, "stayed", 0)] {
-        let mut proxy = proxy(origin, LocationPolicy::default());
-        let route = Route { paths: vec![to("/x", PathType::Prefix, "echo")], ..Route::default() };
-        proxy.config(vec![(&format!("ingress/shop/{name}/a.test"), Resource::Route(route))]);
-        let mut client = Client::new(proxy.http);
-        for _ in 0..3 {
-            assert_eq!(client.get("/x").status, 200);
-        }
-        let owner = format!("ingress=\"shop/{name}\"");
-        let told =
-            WARNED.lock().unwrap().iter().filter(|it| it.contains(&owner)).cloned().collect::<Vec<_>>();
-        assert_eq!(told.len(), expected, "{told:?}");
-        assert!(
-            told.iter().all(|it| it.contains("X-Accel-Redirect of a backend is not followed")),
-            "{told:?}"
-        );
     }
 }

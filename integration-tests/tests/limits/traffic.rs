@@ -679,6 +679,11 @@ const ROWS: &[Row] = &[
         &["locations_send_a_request_on_ten_times_at_most"],
     ),
     Row(
+        "responses of one request with `X-Accel-Redirect`",
+        &["http::pipeline::internal::MOST"],
+        &["nobody_goes_round_in_circles"],
+    ),
+    Row(
         "regular expressions in the paths of one host",
         &["table::patterns::ALL", "table::patterns::SIZE"],
         &[

@@ -1,4 +1,5 @@
-//! Blocks of a server that only nginx itself leads to: `internal`. A client's own request for one is answered 404.
+//! Locations, and blocks of a server, that only nginx itself leads to: `internal`. A client's own request for one is answered
+//! 404.
 
 use super::shortcuts::nodes;
 use super::tokens::Directive;
@@ -6,8 +7,18 @@ use super::tokens::Directive;
 /// Directives by which a request may get there.
 const LEAD: [&str; 6] = ["auth_request", "error_page", "mirror", "post_action", "rewrite", "try_files"];
 
+/// Takes it out of a snippet of locations. Returns whether it was there.
+pub(super) fn take(directives: &mut Vec<Directive>) -> bool {
+    let is_one = |it: &Directive| {
+        it.name() == "internal" && it.depth == 0 && !it.is_block && it.arguments().is_empty()
+    };
+    let before = directives.len();
+    directives.retain(|it| !is_one(it));
+    directives.len() < before
+}
+
 /// Takes the backends out of such blocks, unless something of these snippets leads to some location. Returns their paths.
-/// What is left is a backend's `X-Accel-Redirect`, which is followed to no location here.
+/// What is left is a backend's `X-Accel-Redirect`, which leads to no backend of a block here.
 pub(super) fn close(directives: &mut Vec<Directive>, others: &[Directive]) -> Vec<String> {
     let leads = |it: &Directive| LEAD.contains(&it.name());
     if directives.iter().chain(others).any(leads) {
@@ -34,6 +45,18 @@ pub(super) fn close(directives: &mut Vec<Directive>, others: &[Directive]) -> Ve
 mod tests {
     use super::*;
     use crate::annotations::snippets::tokens;
+
+    #[test]
+    fn only_that_of_the_location_itself_is_taken() {
+        for (text, expected, left) in [
+            ("internal; gzip on;", true, 1),
+            ("if ($arg_a) { internal; }", false, 2),
+            ("internal x;", false, 1),
+        ] {
+            let mut directives = tokens::directives(text).unwrap();
+            assert_eq!((take(&mut directives), directives.len()), (expected, left), "{text}");
+        }
+    }
 
     #[test]
     fn a_block_that_nothing_leads_to_has_no_backend() {

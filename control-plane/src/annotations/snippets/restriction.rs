@@ -6,7 +6,7 @@ use super::{shortcuts, variables};
 use crate::problem::shown;
 
 /// Directives that are left out: the effect on a response or request is visible, and their absence harms nobody.
-const LEFT_OUT: [&str; 141] = [
+const LEFT_OUT: [&str; 140] = [
     "absolute_redirect",
     "access_log",
     "add_header",
@@ -107,7 +107,6 @@ const LEFT_OUT: [&str; 141] = [
     "proxy_hide_header",
     "proxy_http_version",
     "proxy_ignore_client_abort",
-    "proxy_ignore_headers",
     "proxy_intercept_errors",
     "proxy_limit_rate",
     "proxy_max_temp_file_size",
@@ -208,6 +207,10 @@ fn is_left_out(directive: &Directive) -> bool {
         "proxy_set_header" => {
             directive.argument().is_some_and(|header| OURS.contains(&header.to_ascii_lowercase().as_str()))
         }
+        // A backend that may not send requests elsewhere by it.
+        "proxy_ignore_headers" => {
+            !directive.arguments().iter().any(|it| it.eq_ignore_ascii_case("X-Accel-Redirect"))
+        }
         name => !directive.is_block && LEFT_OUT.binary_search(&name).is_ok(),
     }
 }
@@ -237,6 +240,7 @@ mod tests {
             "return 404;",
             "return 200;",
             "proxy_ssl_verify on;",
+            "proxy_ignore_headers Expires x-accel-redirect;",
             "proxy_redirect http:// https://;",
             "if ($http_x_token != 'x') { return 444; }",
             "if ($request_method = POST) {\n  return 405;\n}",

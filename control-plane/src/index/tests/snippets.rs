@@ -530,6 +530,18 @@ fn answers_in_place_of_errors_are_those_of_the_host_or_the_location() {
     }
 }
 
+/// Whoever may have snippets: it keeps clients out.
+#[test]
+fn a_location_may_be_internal() {
+    let mut world = World::default();
+    for allows in ["true", "false"] {
+        world.apply(allowed(allows));
+        world.apply(web().annotation("configuration-snippet", "internal;"));
+        assert_eq!(route(&world, "web").policy.internal, Some(true), "{allows}");
+        assert_eq!(world.problems_of("web"), Vec::<String>::new(), "{allows}");
+    }
+}
+
 /// Whom addresses of clients are taken from, likewise.
 #[test]
 fn peers_are_those_of_the_host_and_the_location() {

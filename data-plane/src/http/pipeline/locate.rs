@@ -143,6 +143,10 @@ fn follow(exchange: &mut Exchange<'_>, found: RouteOutcome, answers: Option<Arc<
             let denied = entry.is_denied();
             enter(exchange, entry, target);
             of_host(exchange)?;
+            if is_shut(exchange) {
+                exchange.header_scope = HeaderScope::WithoutCors;
+                return Break(Reply::page(local, 404));
+            }
             // Before any redirect.
             if denied { Break(Reply::page(local, 503)) } else { Continue(()) }
         }
@@ -187,6 +191,12 @@ fn follow(exchange: &mut Exchange<'_>, found: RouteOutcome, answers: Option<Arc<
         }
         RouteOutcome::Own(own) => Break(answer(exchange, own)),
     }
+}
+
+/// Whether a client asked for a location that only this proxy itself leads to (nginx' `internal`).
+fn is_shut(exchange: &Exchange<'_>) -> bool {
+    let is_led = exchange.head.is_redirected() || exchange.rewritten.is_some();
+    !is_led && exchange.location().is_some_and(|location| location.policy.is_internal)
 }
 
 /// The response that the proxy gives by itself.

@@ -6,7 +6,6 @@ use std::borrow::Cow;
 use shared::clock;
 use shared::pattern::Groups;
 use shared::template::{Overlong, Template, Variable};
-use tracing::warn;
 
 use super::variables::{self, Allowance};
 use super::{
@@ -49,11 +48,11 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     let server = exchange.call.server;
     log::capture::of_backend(exchange, &reply);
     let asked = read_ahead::asked(&reply);
+    let rate = pace_asked(&reply);
     // Hardly any request has one.
     let redirecting = exchange.redirecting.clone();
     match exchange.location().or(redirecting.as_deref()) {
         Some(location) => {
-            tell_of_unfollowed(&server.local, location.owner(), &reply);
             finish(&server.local, &location.policy.response_headers, &mut reply);
             response_rewrite::apply(exchange, location, &mut reply);
             affinity::say(exchange, &mut reply);
@@ -78,8 +77,13 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     compress::compress(exchange, &mut reply);
     log::capture::of_answer(exchange, &reply);
     read_ahead::read_ahead(exchange, asked, &mut reply);
-    if let Some(it) = exchange.location().and_then(|location| location.policy.pace) {
-        pace(&server.local, it, &mut reply.body);
+    let configured = exchange.location().and_then(|location| location.policy.pace);
+    let pace = match rate {
+        None => configured,
+        Some(rate) => Pace::asked(rate, exchange.location().map_or(0, |it| it.policy.pace_after)),
+    };
+    if let Some(it) = pace {
+        self::pace(&server.local, it, &mut reply.body);
     }
     reply
 }
@@ -89,14 +93,12 @@ fn speaker<'e>(exchange: &'e Exchange<'_>) -> Option<&'e PathEntry> {
     exchange.location().or(exchange.redirecting.as_deref())
 }
 
-/// Logs a response with `X-Accel-Redirect`, which nginx would follow: users who migrated here expect that.
-fn tell_of_unfollowed(local: &Local, ingress: &str, reply: &Reply) {
-    if reply.head.fields.has(Known::XAccelRedirect) && local.unfollowed.allows(ingress, clock::now()) {
-        warn!(
-            ingress,
-            "X-Accel-Redirect of a backend is not followed: the client gets the backend's own answer"
-        );
-    }
+/// The rate that a backend says, in bytes per second: `X-Accel-Limit-Rate`. It counts more than what is configured (nginx).
+fn pace_asked(reply: &Reply) -> Option<u64> {
+    let text = reply.head.fields.get(Known::XAccelLimitRate)?;
+    let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    let relayed = matches!(reply.body, ReplyBody::Relay(_));
+    str::from_utf8(text).ok().filter(|_| is_number && relayed)?.parse().ok()
 }
 
 /// Limits the rate of a body as its location is configured.

@@ -17,11 +17,18 @@ pub struct Pace {
 
 impl Pace {
     pub(crate) fn compile(configured: &LocationPolicy) -> Option<Self> {
-        let bytes = |kilobytes: Option<u32>| u64::from(kilobytes.unwrap_or_default()) << 10;
-        Some(Self {
-            rate: NonZeroU64::new(bytes(configured.limit_rate))?,
-            after: bytes(configured.limit_rate_after),
-        })
+        let rate = u64::from(configured.limit_rate.unwrap_or_default()) << 10;
+        Some(Self { rate: NonZeroU64::new(rate)?, after: Self::after(configured) })
+    }
+
+    /// The rate that a backend asks for; 0: none. `after`: what the location lets through first.
+    pub(crate) fn asked(rate: u64, after: u64) -> Option<Self> {
+        Some(Self { rate: NonZeroU64::new(rate)?, after })
+    }
+
+    /// Bytes that a location lets through before a rate counts.
+    pub(crate) fn after(configured: &LocationPolicy) -> u64 {
+        u64::from(configured.limit_rate_after.unwrap_or_default()) << 10
     }
 
     /// The number of bytes that may have been sent after this time. As in nginx, one second's worth may be sent at

@@ -53,7 +53,8 @@ pub(super) fn destination(
         Match::AddSlash(_) => (Location::AddSlash, None),
         Match::None | Match::Unknown => (Location::None, None),
     };
-    let is_guarded = entry.is_some_and(|entry| entry.is_guarded() || entry.is_denied());
+    let is_guarded =
+        entry.is_some_and(|entry| entry.is_guarded() || entry.is_denied() || entry.policy.is_internal);
     let declared = entry.map_or("", |entry| entry.declared());
     let block = |shortcuts: Option<&Shortcuts>| match shortcuts {
         Some(shortcuts) => {
