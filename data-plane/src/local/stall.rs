@@ -7,7 +7,7 @@
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use super::timer::Timer;
+use super::timer::{TICK, Timer};
 
 /// How often the kernel is asked within a timeout.
 const LOOKS: u32 = 3;
@@ -31,7 +31,8 @@ impl Stall {
     /// The peer has this long from now on. Sets the timer. `unacknowledged`: how many bytes it has not acknowledged now;
     /// without that, what it takes before the kernel is asked for the first time is not noticed.
     pub(crate) fn begin(&mut self, timer: &Timer, limit: Duration, unacknowledged: Option<usize>) {
-        *self = Self { limit, since: Some(timer.now()), unacknowledged };
+        // The clock may be a tick behind, and nobody is given up early.
+        *self = Self { limit: limit.saturating_add(TICK), since: Some(timer.now()), unacknowledged };
         timer.arm(limit / LOOKS);
     }
 
