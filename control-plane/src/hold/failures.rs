@@ -25,9 +25,11 @@ impl Failures {
         is_news.then_some(said.tries)
     }
 
-    /// It is stored, or not wanted any more. Returns how often it failed before.
+    /// It is stored, or not wanted any more, which is logged if it failed before. Returns how often.
     pub fn done(&mut self, object: &ObjectRef) -> Option<u64> {
-        self.0.remove(object).map(|said| said.tries)
+        let tries = self.0.remove(object)?.tries;
+        tracing::info!("the record of {object} is as it should be, after {tries} tries that failed");
+        Some(tries)
     }
 }
 

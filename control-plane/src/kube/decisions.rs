@@ -159,13 +159,7 @@ pub(super) async fn write(
         };
         let outcome = fulfil(&client, &namespace, job.request()).await;
         match &outcome {
-            Ok(()) => {
-                if let Some(tries) = failures.done(&object) {
-                    tracing::info!(
-                        "the record of {object} is as it should be, after {tries} tries that failed"
-                    );
-                }
-            }
+            Ok(()) => _ = failures.done(&object),
             // As it should be: both replicas write the same, and what is there is looked at again.
             Err(Unfulfilled::Overtaken) => {
                 tracing::debug!("another replica changed the hold of {object} meanwhile")

@@ -3,7 +3,7 @@
 //!
 //! **Invariant:** nothing that is served depends on it.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use kube::Client;
 use shared::clock;
@@ -37,7 +37,7 @@ pub(super) async fn keep(client: Client, probe: Collection, freshness: Freshness
                 said(&freshness, None);
             }
             Err(reason) if now().saturating_duration_since(heard.0) >= SILENCE => {
-                said(&freshness, Some(unheard(heard, &reason)));
+                said(&freshness, Some(Unheard { since: heard, reason: reason.into() }));
             }
             Err(_) => {}
         }
@@ -52,10 +52,6 @@ async fn ask(client: &Client, probe: &Collection) -> Result<(), String> {
         Err(AskError::Unanswered(reason)) => Err(reason),
         Err(refused) => Err(refused.to_string()),
     }
-}
-
-fn unheard(since: (Instant, SystemTime), reason: &str) -> Unheard {
-    Unheard { since, reason: reason.into() }
 }
 
 /// Notes it, and logs it when it begins and ends.

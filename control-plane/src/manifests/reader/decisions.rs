@@ -50,11 +50,7 @@ impl Reader {
         match done.map_err(|_| FolderError::Closed)? {
             Ok(event) => {
                 self.backoff.reset();
-                if let Some(tries) = self.failures.done(&object) {
-                    tracing::info!(
-                        "the record of {object} is as it should be, after {tries} tries that failed"
-                    );
-                }
+                self.failures.done(&object);
                 if let Event::Held(hold) = &event {
                     let kept = self.records.are_kept() && hold.object.kind() != ObjectKind::Secret;
                     let how = if kept { "stored" } else { "in memory only" };
@@ -63,17 +59,17 @@ impl Reader {
                 self.send(vec![event]).await
             }
             Err(error) => {
-                let is_write = matches!(request, HoldRequest::Write(_));
-                if let Some(tries) = self.failures.failed(&object, &error.to_string()) {
+                let (is_write, reason) = (matches!(request, HoldRequest::Write(_)), error.to_string());
+                if let Some(tries) = self.failures.failed(&object, &reason) {
                     let what = if is_write { "stored" } else { "removed" };
                     tracing::error!(
                         tries,
-                        "the hold of {object} cannot be {what}, which is tried again: {error}"
+                        "the hold of {object} cannot be {what}, which is tried again: {reason}"
                     );
                 }
                 self.unfulfilled.insert(object.clone(), request);
                 self.retry = Some(Instant::now() + self.backoff.next_delay());
-                let unstored = Event::Unstored { object, reason: error.to_string().into() };
+                let unstored = Event::Unstored { object, reason: reason.into() };
                 self.send(if is_write { vec![unstored] } else { Vec::new() }).await
             }
         }
