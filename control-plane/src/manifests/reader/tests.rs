@@ -18,6 +18,15 @@ fn reader(dir: &Path) -> (Reader, Arrivals, Arrivals) {
     reader_with(dir, Records::new(dir, None))
 }
 
+/// One with decisions on disk, which has told what is in its folder; and a hold of the Ingress `web`.
+async fn with_decisions(dir: &Path, state: &Path) -> (Reader, Arrivals, Arrivals, Hold) {
+    let (mut reader, mut heard, slices) = reader_with(dir, Records::new(dir, Some(state)));
+    reader.start(Vec::new()).await.unwrap();
+    while heard.try_recv().is_ok() {}
+    let object = crate::objects::json::decode(ObjectKind::Ingress, &ingress("web")).unwrap();
+    (reader, heard, slices, Hold { object })
+}
+
 fn reader_with(dir: &Path, records: Records) -> (Reader, Arrivals, Arrivals) {
     let notice = Notice::new(dir.into());
     let (inputs, Receivers { endpoints: slices, objects: heard }) = Inputs::channel(64);
@@ -416,12 +425,8 @@ async fn decisions_of_somebody_else_are_acted_on() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(dir.path().join("web.yaml"), ingress("web")).unwrap();
     let other = Records::new(dir.path(), Some(state.path()));
-    let (mut reader, mut heard, _slices) =
-        reader_with(dir.path(), Records::new(dir.path(), Some(state.path())));
-    reader.start(Vec::new()).await.unwrap();
-    while heard.try_recv().is_ok() {}
-    let object = crate::objects::json::decode(ObjectKind::Ingress, &ingress("web")).unwrap();
-    let (hold, name) = (Hold { object: object.clone() }, object.reference());
+    let (mut reader, mut heard, _slices, hold) = with_decisions(dir.path(), state.path()).await;
+    let name = hold.object.reference();
     let write = HoldRequest::Write(hold.clone());
 
     other.fulfil(write.clone(), Some(&"web.yaml".into())).unwrap();
@@ -443,12 +448,7 @@ async fn a_hold_of_what_is_broken_from_the_start_acts_when_it_appears() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(dir.path().join("still.yaml"), ingress("still")).unwrap();
     fs::write(dir.path().join("web.yaml"), "{").unwrap();
-    let (mut reader, mut heard, _slices) =
-        reader_with(dir.path(), Records::new(dir.path(), Some(state.path())));
-    reader.start(Vec::new()).await.unwrap();
-    while heard.try_recv().is_ok() {}
-    let object = crate::objects::json::decode(ObjectKind::Ingress, &ingress("web")).unwrap();
-    let hold = Hold { object };
+    let (mut reader, mut heard, _slices, hold) = with_decisions(dir.path(), state.path()).await;
     let other = Records::new(dir.path(), Some(state.path()));
     other.fulfil(HoldRequest::Write(hold.clone()), Some(&"web.yaml".into())).unwrap();
     compare_stamps(&mut reader).await;
@@ -468,12 +468,7 @@ async fn a_hold_of_what_is_broken_from_the_start_acts_when_it_appears() {
 async fn a_hold_that_the_disk_does_not_take_is_told_until_it_does() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(dir.path().join("web.yaml"), ingress("web")).unwrap();
-    let (mut reader, mut heard, _slices) =
-        reader_with(dir.path(), Records::new(dir.path(), Some(state.path())));
-    reader.start(Vec::new()).await.unwrap();
-    while heard.try_recv().is_ok() {}
-    let object = crate::objects::json::decode(ObjectKind::Ingress, &ingress("web")).unwrap();
-    let hold = Hold { object };
+    let (mut reader, mut heard, _slices, hold) = with_decisions(dir.path(), state.path()).await;
     let in_the_way = state.path().join("decisions");
     fs::write(&in_the_way, "").unwrap();
     reader.fulfil(HoldRequest::Write(hold.clone())).await.unwrap();
