@@ -19,9 +19,11 @@ use crate::freshness::ReadTo;
 use crate::removal::{self, SECOND_LOOK};
 
 mod delays;
+mod doubted;
 mod types;
 
 use self::delays::{AGAIN, Delays};
+use self::doubted::Doubted;
 pub(super) use self::types::{Change, Item, Revision, Todo, WatchInput, WatchOutput};
 
 /// The server ends a watch after this long; the next resumes at its revision.
@@ -61,7 +63,7 @@ pub(super) struct Watch<T> {
     synced: bool,
     /// Until when an empty list is not trusted, and objects that a list lacked, each with its time.
     empty_until: Option<Instant>,
-    doubted: Option<(HashSet<ObjectName>, Instant)>,
+    doubted: Doubted,
     wait: Option<Instant>,
     delays: Delays,
     failures: u32,
@@ -114,7 +116,7 @@ impl<T> Watch<T> {
             highest: 0,
             synced: false,
             empty_until: None,
-            doubted: None,
+            doubted: Doubted::default(),
             wait: None,
             delays: Delays::default(),
             failures: 0,
@@ -153,8 +155,7 @@ impl<T> Watch<T> {
             Phase::Streaming(_) => (self.last_input + STREAM_SILENCE).min(self.opened + STREAMED_LIST),
             _ => self.opened + WATCH_LIFE + MARGIN,
         };
-        let doubt = self.doubted.as_ref().map(|(_, until)| *until);
-        let others = [doubt, self.waits_for_more(), self.probe_at];
+        let others = [self.doubted.next(), self.waits_for_more(), self.probe_at];
         others.into_iter().flatten().fold(life, Instant::min)
     }
 
@@ -230,9 +231,7 @@ impl<T> Watch<T> {
             Phase::Following => {
                 self.advance(&item.revision);
                 self.known.insert(item.name.clone(), (Arc::clone(&item.uid), item.revision.clone()));
-                if let Some((doubted, _)) = &mut self.doubted {
-                    doubted.remove(&item.name);
-                }
+                self.doubted.forget(&item.name);
                 outputs.push(WatchOutput::Changes(vec![Change::Put(item)]));
                 self.sync_if_believed(now, outputs);
             }
@@ -258,6 +257,7 @@ impl<T> Watch<T> {
             }
             Phase::Following => {
                 self.advance(revision);
+                self.doubted.forget(&name);
                 if self.known.remove(&name).is_some() {
                     outputs.push(WatchOutput::Changes(vec![Change::Gone(name)]));
                 }
@@ -337,16 +337,12 @@ impl<T> Watch<T> {
             }
         }
         let absent: Vec<_> = self.known.keys().filter(|name| !present.contains(*name)).cloned().collect();
-        let doubted = self.doubted.take().filter(|(_, until)| *until <= now);
-        let verdict = removal::judge(absent, before, |name| {
-            doubted.as_ref().is_some_and(|(names, _)| names.contains(name))
-        });
-        if let Some(first) = verdict.doubtful.first() {
+        let verdict = removal::judge(absent, before, |name| self.doubted.is_over(name, now));
+        if let Some(first) = verdict.doubtful.iter().find(|name| !self.doubted.has(name)) {
             outputs.push(WatchOutput::Warning(format!(
                 "{} of {before} objects are missing from a list, {first} among them: they stay unless a second list in 5 s agrees",
                 verdict.doubtful.len()
             )));
-            self.doubted = Some((verdict.doubtful.into_iter().collect(), now + SECOND_LOOK));
         } else if removal::is_doubtful(verdict.gone.len(), before)
             // The same one on each replica, so that all of them report one Event.
             && let Some(first) = verdict.gone.iter().min()
@@ -355,6 +351,7 @@ impl<T> Watch<T> {
             let (first, uid) = (first.clone(), Arc::clone(uid));
             outputs.push(WatchOutput::Removed { first, uid, gone: verdict.gone.len(), before });
         }
+        self.doubted.are(verdict.doubtful, now);
         for name in verdict.gone {
             self.known.remove(&name);
             changes.push(Change::Gone(name));
@@ -372,7 +369,7 @@ impl<T> Watch<T> {
         self.sync_if_believed(now, outputs);
         // Objects that the list lacked and that are still kept differ from what others know, so the round waits for the
         // second list.
-        if self.doubted.is_none() {
+        if self.doubted.is_empty() {
             outputs.extend(self.round.take().map(WatchOutput::Fresh));
         }
     }
@@ -542,7 +539,7 @@ impl<T> Watch<T> {
             }
             _ => {}
         }
-        let doubt = self.doubted.as_ref().is_some_and(|(_, until)| *until <= now);
+        let doubt = self.doubted.next().is_some_and(|until| until <= now);
         let empty = self.waits_for_more().is_some_and(|until| until <= now);
         if (doubt || empty) && matches!(self.phase, Phase::Idle | Phase::Following) {
             self.relist();

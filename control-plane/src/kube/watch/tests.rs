@@ -214,7 +214,7 @@ impl Edge {
             self.step();
             if self.synced
                 && self.is_equal()
-                && self.watch.doubted.is_none()
+                && self.watch.doubted.is_empty()
                 && self.watch.todo(self.now) == Todo::Read
             {
                 return;
@@ -330,7 +330,7 @@ fn many_that_are_absent_wait_for_a_second_list() {
         edge.server.compacted = edge.server.revision;
         edge.hear(WatchInput::Ended);
         let began = edge.now;
-        while edge.watch.doubted.is_none() {
+        while edge.watch.doubted.is_empty() {
             edge.step();
         }
         assert_eq!(edge.seen.len(), 40, "the old state stays");

@@ -121,7 +121,7 @@ fn a_history_that_went_back_is_listed_again_as_new() {
 }
 
 #[test]
-fn a_second_list_decides_only_after_its_time() {
+fn the_first_list_after_its_time_decides() {
     let began = clock::now();
     let again = |watch: &mut Watch<u64>, at: Instant| {
         watch.on(WatchInput::Restored, at);
@@ -130,11 +130,54 @@ fn a_second_list_decides_only_after_its_time() {
     let early = SECOND_LOOK - Duration::from_millis(1);
     let mut watch = knowing(40, began);
     assert_eq!(again(&mut watch, began), 0, "the first list");
-    assert_eq!(again(&mut watch, began + early), 0, "one that comes too early is a first one");
-    assert_eq!(again(&mut watch, began + SECOND_LOOK), 0, "since that one");
-    assert_eq!(again(&mut watch, began + early + SECOND_LOOK), 0);
-    assert_eq!(again(&mut watch, began + early + 2 * SECOND_LOOK), 30, "two lists agree");
-    assert_eq!(again(&mut watch, began + early + 3 * SECOND_LOOK), 0, "once");
+    assert_eq!(again(&mut watch, began + early), 0, "one that comes too early decides nothing");
+    assert_eq!(again(&mut watch, began + SECOND_LOOK), 30, "two lists agree, and one in between");
+    assert_eq!(again(&mut watch, began + early + SECOND_LOOK), 0, "once");
+}
+
+/// Each proxy that comes with another state asks for a list: objects stayed, and none of them got an answer, for as long
+/// as one came every few seconds.
+#[test]
+fn lists_that_follow_one_another_quickly_decide_as_well() {
+    let began = clock::now();
+    let mut watch = knowing(40, began);
+    let mut told = Vec::new();
+    for (round, second) in (0..=SECOND_LOOK.as_secs()).enumerate() {
+        let at = began + Duration::from_secs(second);
+        watch.on(WatchInput::Refresh(round as u64), at);
+        // One more is missing from each list.
+        let outputs = watch.on(page(0..10 - second as u8, 6, false), at);
+        let warns = outputs.iter().any(|it| matches!(it, WatchOutput::Warning(_)));
+        let gone = outputs.iter().find_map(|it| match it {
+            WatchOutput::Changes(changes) => {
+                Some(changes.iter().filter(|it| matches!(it, Change::Gone(_))).count()).filter(|it| *it > 0)
+            }
+            _ => None,
+        });
+        told.push((warns, gone, outputs.iter().any(|it| matches!(it, WatchOutput::Fresh(_)))));
+    }
+    let doubts = [(true, None, false); 5];
+    assert_eq!(told[..5], doubts, "each has one more to doubt");
+    assert_eq!(
+        told[5],
+        (false, Some(35), true),
+        "those that no list of five seconds had, and five more, which are few"
+    );
+}
+
+/// It waits for the list after the one that lacked something, whatever was seen in between.
+#[test]
+fn a_round_ends_though_all_that_was_doubted_shows_itself() {
+    let began = clock::now();
+    let mut watch = knowing(1, began);
+    watch.on(WatchInput::Refresh(3), began);
+    assert!(!watch.on(page(0..0, 6, false), began).contains(&WatchOutput::Fresh(3)), "that may be wrong");
+    watch.on(WatchInput::Opened, began);
+    watch.on(WatchInput::Put(item(0, 7)), began);
+    assert_eq!(watch.due(), began + SECOND_LOOK);
+    watch.on(WatchInput::Tick, began + SECOND_LOOK);
+    let outputs = watch.on(page(0..1, 7, false), began + SECOND_LOOK);
+    assert!(outputs.contains(&WatchOutput::Fresh(3)), "{outputs:?}");
 }
 
 /// An object that exists in between is not one that both lists lacked.
