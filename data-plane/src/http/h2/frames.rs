@@ -4,7 +4,7 @@
 //! soon as a backend was asked (CVE-2023-44487, also in bursts with pauses), and frames without effect (PING, SETTINGS,
 //! PRIORITY, WINDOW_UPDATE, empty DATA: CVE-2019-9511 to 9518).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::codec::frame::{Cursor, Frame, Kind};
@@ -19,6 +19,10 @@ const STREAMS: u64 = 200;
 /// behind a gateway. A connection can do so once a second with each of its concurrent streams, which costs the proxy and
 /// the endpoints no more than if it waited for the responses.
 const PATIENT: Duration = Duration::from_secs(1);
+
+/// How many younger streams whose response has begun are remembered: resetting these is no work in vain, either (as in
+/// Envoy). gRPC clients reset a call that its endpoint has ended, and one of which they wanted the first message only.
+const ANSWERED: usize = 4_096;
 
 /// Frames without effect that a client may send per period, plus some for each frame of a head or body in either
 /// direction: a client that receives a large response has to open its windows. nginx' limit is in bytes, and
@@ -61,6 +65,8 @@ pub(super) struct Frames {
     young: VecDeque<(Instant, u32)>,
     /// The last stream that was opened before these.
     aged: u32,
+    /// Streams after it whose response has begun.
+    answered: BTreeSet<u32>,
 }
 
 impl Frames {
@@ -68,7 +74,7 @@ impl Frames {
     pub(super) fn new(now: Instant) -> Self {
         let [started, reset, idle, useful] = [0; 4];
         let (written, young) = (Cursor::default(), VecDeque::new());
-        Self { written, since: now, started, reset, idle, useful, young, aged: 0 }
+        Self { written, since: now, started, reset, idle, useful, young, aged: 0, answered: BTreeSet::new() }
     }
 
     /// Counts a frame from the client.
@@ -84,7 +90,9 @@ impl Frames {
                 self.opened(frame.stream, now);
             }
             Kind::Data if !frame.is_empty() => self.useful += 1,
-            Kind::Reset if self.is_aged(frame.stream, now) => self.idle += 1,
+            Kind::Reset if self.is_aged(frame.stream, now) || self.answered.remove(&frame.stream) => {
+                self.idle += 1;
+            }
             Kind::Reset => self.reset += 1,
             Kind::Data
             | Kind::Continuation
@@ -118,14 +126,18 @@ impl Frames {
         let is_aged = |(at, _): &mut (Instant, u32)| now.duration_since(*at) >= PATIENT;
         while let Some((_, last)) = self.young.pop_front_if(is_aged) {
             self.aged = last;
+            self.answered = self.answered.split_off(&(last + 1));
         }
     }
 
     /// Counts bytes sent to the client; reports the streams that were reset.
     pub(super) fn written(&mut self, bytes: &[u8], mut reset: impl FnMut(u32)) {
-        let useful = &mut self.useful;
+        let Self { useful, aged, answered, .. } = self;
         self.written.pass(bytes, |frame, []| {
             *useful += u64::from(matches!(frame.kind, Kind::Headers | Kind::Data) && !frame.is_empty());
+            if frame.kind == Kind::Headers && frame.stream > *aged && answered.len() < ANSWERED {
+                answered.insert(frame.stream);
+            }
             if frame.kind == Kind::Reset {
                 reset(frame.stream);
             }
@@ -197,6 +209,43 @@ mod tests {
         assert_eq!(frames.abuse(), None);
         (0..30).for_each(|_| frames.read(on(Kind::Reset, 1), later));
         assert_eq!(frames.abuse(), Some(Abuse::Flood));
+    }
+
+    /// What a gRPC client does with calls that their endpoint has ended: it reset 200 of them within 10 s, and lost all
+    /// others of its connection.
+    #[test]
+    fn streams_that_were_answered_may_be_reset() {
+        let start = shared::clock::now();
+        let on = |kind, stream| Frame { stream, ..frame(kind, 4) };
+        let response = |stream: u32| [&[0, 0, 4, 1, 5][..], &stream.to_be_bytes(), &[0; 4]].concat();
+        for (answers, cut) in [(true, None), (false, Some(Abuse::Resets))] {
+            let mut frames = Frames::new(start);
+            for stream in (1..2_000).step_by(2) {
+                frames.read(on(Kind::Headers, stream), start);
+                if answers {
+                    frames.written(&response(stream), |_| {});
+                }
+                frames.read(on(Kind::Reset, stream), start);
+            }
+            assert_eq!(frames.abuse(), cut);
+            assert!(frames.answered.is_empty());
+        }
+        // One response is no leave for two resets, and none are remembered for longer than they count.
+        let mut frames = Frames::new(start);
+        for stream in (1..2 * STREAMS as u32).step_by(2) {
+            frames.read(on(Kind::Headers, stream), start);
+            frames.written(&response(stream), |_| {});
+            (0..2).for_each(|_| frames.read(on(Kind::Reset, stream), start));
+        }
+        assert_eq!(frames.abuse(), Some(Abuse::Resets));
+        let mut frames = Frames::new(start);
+        for stream in (1..=4 * ANSWERED as u32).step_by(2) {
+            frames.read(on(Kind::Headers, stream), start);
+            frames.written(&response(stream), |_| {});
+        }
+        assert_eq!(frames.answered.len(), ANSWERED);
+        frames.read(on(Kind::Reset, 1), start + PATIENT);
+        assert!(frames.answered.is_empty());
     }
 
     #[test]
