@@ -78,10 +78,8 @@ impl Negotiated {
     pub(crate) fn new(asked: Asked, session: &ServerConnection) -> Self {
         let Asked { host, name, terms, is_rejected: _, end: _ } = asked;
         let auth = terms.auth();
-        let shown = auth.zip(session.peer_certificates()).and_then(|(auth, certificates)| {
-            let (leaf, rest) = certificates.split_first()?;
-            Some(Shown::new(auth.verify(leaf, rest), leaf))
-        });
+        let shown = auth.zip(session.peer_certificates());
+        let shown = shown.and_then(|(auth, certificates)| Shown::new(auth, certificates));
         let protocol = session.protocol_version().map_or("", protocol);
         let cipher = session.negotiated_cipher_suite().map_or("", |suite| cipher(suite.suite()));
         let alpn = match session.alpn_protocol() {
@@ -96,9 +94,10 @@ impl Negotiated {
         Self { host, name, protocol, cipher, curve, is_resumed, alpn, judged_by, shown }
     }
 
-    /// Whether it was made for a host with its current client verification policy.
+    /// Whether it was made for a host, and its client has shown a certificate or was asked for one under this policy. One
+    /// that had none for the authorities of an earlier policy may have one for those of this one.
     pub(crate) fn is_for(&self, host: &str, auth: &ClientAuth) -> bool {
-        self.host.as_deref() == Some(host) && self.judged_by == auth.id
+        self.is_of(host) && (self.shown.is_some() || self.judged_by == auth.id)
     }
 
     /// Whether it was made for a host.

@@ -1,5 +1,6 @@
 //! The certificate that a client has presented, as nginx' variables show it.
 
+use std::cell::Cell;
 use std::io::Write as _;
 
 use base64::Engine as _;
@@ -13,6 +14,7 @@ use shared::template::OfCertificate;
 use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
 
 use super::names;
+use crate::table::ClientAuth;
 use crate::table::trust::Untrusted;
 
 /// Seconds per day.
@@ -21,26 +23,56 @@ const DAY: i64 = 24 * 60 * 60;
 /// A client's certificate.
 #[derive(Debug)]
 pub(crate) struct Shown {
-    /// Whether it is valid, and if not, why.
-    pub(crate) verdict: Result<(), Untrusted>,
+    /// Whether it is valid, and if not, why; by the policy of this number.
+    judged: Cell<(u64, Result<(), Untrusted>)>,
     /// Its subject.
     pub(crate) subject: Bytes,
     /// Its issuer.
     pub(crate) issuer: Bytes,
     /// X.509, DER.
-    der: Bytes,
+    leaf: CertificateDer<'static>,
+    /// What came with it.
+    rest: Box<[CertificateDer<'static>]>,
 }
 
 impl Shown {
-    pub(super) fn new(verdict: Result<(), Untrusted>, leaf: &CertificateDer<'_>) -> Self {
-        let certificate = X509Certificate::from_der(leaf).map(|(_, it)| it);
-        let (subject, issuer) = match &certificate {
-            Ok(it) => (names::text(it.subject()), names::text(it.issuer())),
+    /// As a policy judges it; `None`: there is none.
+    pub(super) fn new(auth: &ClientAuth, certificates: &[CertificateDer<'_>]) -> Option<Self> {
+        let (leaf, rest) = certificates.split_first()?;
+        let shown = Self::unjudged(leaf, rest);
+        shown.judged.set((auth.id, shown.judge(auth)));
+        Some(shown)
+    }
+
+    fn unjudged(leaf: &CertificateDer<'_>, rest: &[CertificateDer<'_>]) -> Self {
+        let (subject, issuer) = match X509Certificate::from_der(leaf) {
+            Ok((_, it)) => (names::text(it.subject()), names::text(it.issuer())),
             // An unparsable certificate has no fields, and is not valid.
             Err(_) => Default::default(),
         };
-        let verdict = if certificate.is_ok() { verdict } else { Err(Untrusted::Malformed) };
-        Self { verdict, subject: subject.into(), issuer: issuer.into(), der: Bytes::copy_from_slice(leaf) }
+        Self {
+            judged: Cell::new((0, Err(Untrusted::Malformed))),
+            subject: subject.into(),
+            issuer: issuer.into(),
+            leaf: leaf.clone().into_owned(),
+            rest: rest.iter().map(|it| it.clone().into_owned()).collect(),
+        }
+    }
+
+    fn judge(&self, auth: &ClientAuth) -> Result<(), Untrusted> {
+        match X509Certificate::from_der(&self.leaf) {
+            Ok(_) => auth.verify(&self.leaf, &self.rest),
+            Err(_) => Err(Untrusted::Malformed),
+        }
+    }
+
+    /// Whether it is valid by a policy, and if not, why. Judged anew where that is not the one that judged it last: its
+    /// authorities or revocation lists have changed.
+    pub(crate) fn verdict(&self, auth: &ClientAuth) -> Result<(), Untrusted> {
+        if self.judged.get().0 != auth.id {
+            self.judged.set((auth.id, self.judge(auth)));
+        }
+        self.judged.get().1
     }
 
     /// Appends the value of a variable; `false`: it has none.
@@ -49,7 +81,7 @@ impl Shown {
             OfCertificate::Verify => out.extend_from_slice(&self.verify()),
             OfCertificate::Subject => out.extend_from_slice(&self.subject),
             OfCertificate::Issuer => out.extend_from_slice(&self.issuer),
-            OfCertificate::Fingerprint => hex(&Sha1::digest(&self.der), b"0123456789abcdef", out),
+            OfCertificate::Fingerprint => hex(&Sha1::digest(&self.leaf), b"0123456789abcdef", out),
             OfCertificate::Escaped => out.extend_from_slice(self.escaped().as_bytes()),
             OfCertificate::Serial | OfCertificate::Begins | OfCertificate::Ends | OfCertificate::Remains => {
                 return self.read(what, out).is_some();
@@ -60,7 +92,7 @@ impl Shown {
 
     /// `$ssl_client_verify`.
     pub(crate) fn verify(&self) -> Bytes {
-        match self.verdict {
+        match self.judged.get().1 {
             Ok(()) => Bytes::from_static(b"SUCCESS"),
             Err(why) => format!("FAILED:{}", why.as_str()).into(),
         }
@@ -68,12 +100,12 @@ impl Shown {
 
     /// PEM including line breaks, URL-encoded (nginx' `$ssl_client_escaped_cert`).
     pub(crate) fn escaped(&self) -> String {
-        escaped(&self.der)
+        escaped(&self.leaf)
     }
 
     /// Values that are needed so rarely that they are parsed on demand.
     fn read(&self, what: OfCertificate, out: &mut Vec<u8>) -> Option<()> {
-        let (_, certificate) = X509Certificate::from_der(&self.der).ok()?;
+        let (_, certificate) = X509Certificate::from_der(&self.leaf).ok()?;
         let validity = certificate.validity();
         match what {
             OfCertificate::Begins => time(validity.not_before, out)?,
@@ -149,7 +181,8 @@ mod tests {
         params.not_before = rcgen::date_time_ymd(2025, 1, 2);
         params.not_after = rcgen::date_time_ymd(4000, 12, 31);
         let certificate = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
-        let shown = Shown::new(Ok(()), certificate.der());
+        let shown = Shown::unjudged(certificate.der(), &[]);
+        shown.judged.set((1, Ok(())));
         let told = |what| {
             let mut out = Vec::new();
             assert!(shown.tell(what, &mut out), "{what:?}");
@@ -169,7 +202,7 @@ mod tests {
 
     #[test]
     fn unparsable_client_certificate_has_only_a_verify_result() {
-        let shown = Shown::new(Ok(()), &CertificateDer::from(vec![1, 2, 3]));
+        let shown = Shown::unjudged(&CertificateDer::from(vec![1, 2, 3]), &[]);
         let mut out = Vec::new();
         assert!(shown.tell(OfCertificate::Verify, &mut out) && out.starts_with(b"FAILED:"));
         assert!(!shown.tell(OfCertificate::Serial, &mut Vec::new()));

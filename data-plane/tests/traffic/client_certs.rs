@@ -237,10 +237,39 @@ fn a_connection_serves_the_host_that_it_was_made_for() {
     proxy.live(KEY, material(&authority));
     assert_eq!(idle.ask("a.test", "").0, 200, "the same once more is no change");
     proxy.live(KEY, material(&Authority::new("another")));
-    assert_eq!(idle.ask("a.test", "").0, 421);
-    assert!(idle.has_ended());
-    assert_eq!(status(&proxy, Some(&own)), 400);
+    assert_eq!([idle.ask("a.test", "").0, status(&proxy, Some(&own))], [400, 400], "as on a new connection");
     assert_eq!(origin.seen().len(), 5);
+}
+
+/// Lists are renewed daily: each time all connections lost a request (421).
+#[test]
+fn a_connection_outlives_changes_under_which_its_certificate_is_valid() {
+    let authority = Authority::new("one");
+    let own = authority.numbered("alice", 7);
+    let origin = Origin::says("in");
+    let mut proxy = proxy(&origin, verifying(ClientVerification::Optional), &authority);
+    let mut kept = Secure::new(&proxy, &client(Some(&own)), "a.test");
+    let mut without = Secure::new(&proxy, &client(None), "a.test");
+    assert_eq!(without.ask("a.test", "").0, 200);
+    let mut asked = |proxy: &mut Proxy, known| {
+        proxy.live(KEY, Resource::Material(Material::Authorities(known)));
+        kept.ask("a.test", "").0
+    };
+    let with = |revoked: &[u64]| {
+        let mut known = authorities(&authority);
+        known.revocations = vec![authority.revoking(revoked)];
+        known
+    };
+    assert_eq!(asked(&mut proxy, authorities(&authority)), 200);
+    assert_eq!(asked(&mut proxy, with(&[200])), 200, "somebody else is revoked");
+    assert_eq!(asked(&mut proxy, with(&[200, 201])), 200);
+    let mut both = authorities(&authority);
+    both.certificates.extend(authorities(&Authority::new("two")).certificates);
+    assert_eq!(asked(&mut proxy, both), 200, "the first step of a rotation");
+    let told = |origin: &Origin| origin.seen().pop().unwrap().all("ssl-client-verify").concat();
+    assert_eq!(told(&origin), "SUCCESS");
+    assert_eq!(asked(&mut proxy, with(&[7])), 400, "as on a new connection");
+    assert_eq!(without.ask("a.test", "").0, 421, "it may have one for what is accepted now");
 }
 
 #[test]

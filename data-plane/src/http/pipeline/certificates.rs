@@ -1,8 +1,8 @@
 //! Client certificates: which requests pass, and what backends are told about the certificate (as in ingress-nginx).
 //!
-//! The certificate of a connection is valid for the host that the handshake was made for, with the settings of that
-//! time. For another host that asks for certificates, and after a change of the settings, the client has to reconnect
-//! (RFC 9110 section 15.5.20).
+//! The certificate of a connection is valid for the host that the handshake was made for, and judged anew after a change
+//! of the settings. For another host that asks for certificates, and after such a change where none was shown, the client
+//! has to reconnect (RFC 9110 section 15.5.20).
 //!
 //! **Invariant:** the `ssl-client-*` fields that a backend gets are ours; those sent by a client never pass
 //! (`forwarded`).
@@ -96,7 +96,7 @@ pub(super) fn judge(host: &HostEntry, peer: &Peer) -> Judged {
     }
     // A client that sent no SNI has presented nothing for this host.
     let shown = negotiated.filter(is_for).and_then(|it| it.shown.as_ref());
-    let passes = match (policy.verification, shown.map(|it| it.verdict)) {
+    let passes = match (policy.verification, shown.map(|it| it.verdict(&auth))) {
         (Verification::Off, _) | (_, Some(Ok(()))) => true,
         (Verification::On, None) => false,
         (Verification::Optional | Verification::OptionalNoCa, None) => true,
