@@ -1,6 +1,10 @@
 //! OpenSSL's cipher lists (ciphers(1)), for the TLS 1.2 suites that proxies support.
 //!
-//! Other ciphers in a list are ignored, as by an OpenSSL that was built without them.
+//! Other ciphers in a list are ignored, as by an OpenSSL that was built without them; those that a list names are
+//! reported.
+
+use super::draft::Draft;
+use crate::problem::{Severity, shown};
 
 /// A suite of TLS 1.2: its number (RFC 8446 appendix B.4, RFC 5289, RFC 7905), its name, and the keywords that select
 /// it.
@@ -49,7 +53,7 @@ impl Suite {
 pub(super) fn chosen(list: &str) -> Vec<u32> {
     let mut chosen: Vec<&Suite> = Vec::new();
     let mut banned: Vec<u32> = Vec::new();
-    for item in list.split([':', ',', ';', ' ', '\n']).filter(|item| !item.is_empty()) {
+    for item in items(list) {
         if item == "@STRENGTH" {
             chosen.sort_by_key(|suite| suite.words.contains(&"AES128"));
             continue;
@@ -82,9 +86,49 @@ pub(super) fn chosen(list: &str) -> Vec<u32> {
     chosen.into_iter().map(|suite| suite.number).collect()
 }
 
+/// Reports the ciphers that a list names and that are not known, which such peers may need.
+pub(super) fn report_unknown(to: &mut Draft<'_>, list: &str, peers: &str) {
+    let mut unknown = unknown(list);
+    let Some(first) = unknown.next() else { return };
+    let others = match unknown.count() {
+        0 => String::new(),
+        others => format!(" and {others} more"),
+    };
+    let reason = format!(
+        "{}{others} are not known here: {peers} that know TLS 1.2 and nothing else of this list cannot be spoken to",
+        shown(first)
+    );
+    to.fault(Severity::Warning, reason);
+}
+
+/// The ciphers that a list names and that are not known. Not those that exchange keys by `DHE` and encrypt with
+/// authentication: who knows them knows their like with `ECDHE`, and lists that are copied everywhere name both.
+fn unknown(list: &str) -> impl Iterator<Item = &str> {
+    let names = items(list).filter(|item| item.starts_with(char::is_alphanumeric) && item.contains('-'));
+    let modern =
+        |name: &str| name.starts_with("DHE-") && (name.contains("-GCM-") || name.contains("-CHACHA20-"));
+    names.filter(move |name| !modern(name) && !SUITES.iter().any(|suite| suite.name == *name))
+}
+
+fn items(list: &str) -> impl Iterator<Item = &str> {
+    list.split([':', ',', ';', ' ', '\n']).filter(|item| !item.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ciphers_that_are_named_and_not_known_are_found() {
+        for (list, names) in [
+            ("DEFAULT:HIGH:!RC4-SHA:-AES256-SHA:@SECLEVEL=0:kRSA:ECDHE+AESGCM", &[][..]),
+            ("ECDHE-RSA-AES128-GCM-SHA256:DHE-RSA-AES128-GCM-SHA256:DHE-RSA-CHACHA20-POLY1305", &[]),
+            ("ECDHE-RSA-AES128-SHA256,AES256-SHA HIGH", &["ECDHE-RSA-AES128-SHA256", "AES256-SHA"]),
+            ("DHE-RSA-AES128-SHA:TLS_AES_128_GCM_SHA256", &["DHE-RSA-AES128-SHA"]),
+        ] {
+            assert!(unknown(list).eq(names.iter().copied()), "{list}");
+        }
+    }
 
     const ALL: [u32; 6] = [0xc02c, 0xc030, 0xcca9, 0xcca8, 0xc02b, 0xc02f];
 

@@ -65,7 +65,10 @@ pub(crate) static SSL_PROTOCOLS: Row = Row {
     name: "ssl-protocols",
     value: &Spec(
         PROTOCOLS_OF_TLS,
-        Effect::Sets(|to, values| to.location.ssl_protocols = Some(NumberList { values })),
+        Effect::Sets(|to, it| {
+            let values = it.reported(to, "clients");
+            to.location.ssl_protocols = Some(NumberList { values });
+        }),
     ),
     default: "TLSv1.2 TLSv1.3",
     doc: "TLS versions for clients; versions before 1.2 are never used",
@@ -119,7 +122,7 @@ pub(crate) static USE_HTTP2: Row = Row {
     ..Row::NEW
 };
 
-/// The suites of a list that are supported; reports if there are none.
+/// The suites of a list that are supported; reports those that are not.
 pub(super) fn known(to: &mut Draft<'_>, text: &str) -> Option<NumberList> {
     let values = ciphers::chosen(text);
     if values.is_empty() {
@@ -127,6 +130,7 @@ pub(super) fn known(to: &mut Draft<'_>, text: &str) -> Option<NumberList> {
         to.fault(Severity::Warning, reason);
         return None;
     }
+    ciphers::report_unknown(to, text, "clients");
     Some(NumberList { values })
 }
 

@@ -42,7 +42,10 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "proxy-ssl-protocols",
         on_canary: true,
-        value: &Spec(PROTOCOLS_OF_TLS, Effect::Sets(|to, it| backend_tls(to).versions = it)),
+        value: &Spec(
+            PROTOCOLS_OF_TLS,
+            Effect::Sets(|to, it| backend_tls(to).versions = it.reported(to, "backends")),
+        ),
         needs: Some("proxy-ssl-secret"),
         default: "TLSv1.2",
         doc: "Versions of TLS towards the backend",
@@ -139,6 +142,8 @@ fn set_ciphers(to: &mut Draft<'_>, text: String) {
         let reason =
             format!("{} names no cipher of TLS 1.2 that is known here: DEFAULT is used", shown(&text));
         to.fault(Severity::Warning, reason);
+    } else {
+        ciphers::report_unknown(to, &text, "backends");
     }
     backend_tls(to).ciphers = ciphers;
 }
@@ -159,8 +164,29 @@ const NAME: Grammar<String> = Grammar {
     bad: &["*.a.test", "a b", "a;b"],
 };
 
-/// A list of versions; those that are not supported any more are left out, even if nothing remains.
-pub(super) const PROTOCOLS_OF_TLS: Grammar<Vec<u32>> = Grammar {
+/// Versions of TLS.
+pub(super) struct Versions {
+    /// Those that are supported.
+    pub known: Vec<u32>,
+    /// Whether older ones are named, which are left out.
+    has_older: bool,
+}
+
+impl Versions {
+    /// Those that are supported; reports the older ones, which such peers may need.
+    pub(super) fn reported(self, to: &mut Draft<'_>, peers: &str) -> Vec<u32> {
+        if self.has_older {
+            let reason = format!(
+                "versions before TLSv1.2 are never used: {peers} that know nothing newer cannot be spoken to"
+            );
+            to.fault(Severity::Warning, reason);
+        }
+        self.known
+    }
+}
+
+/// A list of versions, at least one of which is supported.
+pub(super) const PROTOCOLS_OF_TLS: Grammar<Versions> = Grammar {
     words: "TLSv1.2, TLSv1.3 or both, with a space between",
     read: |text| {
         let number = |word: &str| match word {
@@ -171,12 +197,14 @@ pub(super) const PROTOCOLS_OF_TLS: Grammar<Vec<u32>> = Grammar {
         };
         let words = text.split(' ').filter(|word| !word.is_empty());
         let mut numbers: Vec<_> = words.map(number).collect::<Option<_>>()?;
+        let all = numbers.len();
         numbers.retain(|number| *number > 0);
+        let has_older = numbers.len() < all;
         numbers.sort_unstable();
         numbers.dedup();
-        (!numbers.is_empty()).then_some(numbers)
+        (!numbers.is_empty()).then_some(Versions { known: numbers, has_older })
     },
-    good: &["TLSv1.2 TLSv1.3", "TLSv1.3", "TLSv1.1 TLSv1.2"],
+    good: &["TLSv1.2 TLSv1.3", "TLSv1.3"],
     bad: &["TLSv9", "TLSv1.2,TLSv1.3", "tlsv1.2", "TLSv1"],
 };
 

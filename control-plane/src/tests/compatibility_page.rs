@@ -52,7 +52,8 @@ fn page() -> String {
         "\n## Keys of the ConfigMap\n\nA key that sets the default of an annotation takes the same values. The defaults are ingress-nginx', but for \
          `client-header-timeout`\n(60 there, [003](adr/003-budgets.md)), `upstream-keepalive-connections` (320 there, \
          [024](adr/024-who-cannot-be-reached.md)) and `ssl-ciphers` (there with the two\nsuites `DHE-RSA-*`, which are not \
-         known here).\n\n",
+         known here). Versions of TLS before 1.2, and suites without forward secrecy or with CBC, are never used:\nwhere \
+         `ssl-protocols` or `ssl-ciphers` name them, that is a problem of the ConfigMap.\n\n",
     );
     page.push_str("| key | becomes | default |\n|---|---|---|\n");
     for (key, status) in &keys::ROWS {

@@ -45,7 +45,7 @@ fn read<'a>(directives: impl Iterator<Item = &'a Directive>) -> Option<BackendTl
                 tls.name.clone_from(name);
             }
             ("proxy_ssl_server_name", [word]) => tls.tells_name = switch(word)?,
-            ("proxy_ssl_protocols", words) => tls.versions = (PROTOCOLS_OF_TLS.read)(&words.join(" "))?,
+            ("proxy_ssl_protocols", words) => tls.versions = (PROTOCOLS_OF_TLS.read)(&words.join(" "))?.known,
             _ => return None,
         }
     }

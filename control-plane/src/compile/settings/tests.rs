@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use shared::policy::{LoadBalance, LocationPolicy, TextList};
+use shared::policy::{LoadBalance, LocationPolicy, NumberList, TextList};
 
 use super::*;
 use crate::objects::Texts;
@@ -84,6 +84,24 @@ fn ciphers_have_any_separator() {
         assert_eq!(suites(&list), (Some(vec![0xc030, 0xc02f]), 0), "{between:?}");
     }
     assert_eq!(suites("AES256'; deny all"), (None, 1));
+}
+
+/// Recipes for old clients: what is left out of them shuts these clients out.
+#[test]
+fn versions_and_ciphers_that_are_left_out_are_reported() {
+    let (settings, faults) = compiled(&[
+        ("ssl-protocols", "TLSv1 TLSv1.1 TLSv1.2 TLSv1.3"),
+        ("ssl-ciphers", "@SECLEVEL=0:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-SHA:AES256-SHA"),
+    ]);
+    let values = |list: Option<NumberList>| list.map(|list| list.values).unwrap_or_default();
+    assert_eq!(values(settings.defaults.ssl_protocols), [12, 13]);
+    assert_eq!(values(settings.defaults.ssl_ciphers), [0xc02f]);
+    let mut said: Vec<_> = faults.iter().map(|fault| (fault.severity, fault.reason.to_string())).collect();
+    said.sort_by(|a, b| a.1.cmp(&b.1));
+    let [(_, ciphers), (_, versions)] = &said[..] else { panic!("{said:?}") };
+    assert!(said.iter().all(|(severity, _)| *severity == Severity::Warning));
+    assert!(ciphers.starts_with("\"ECDHE-RSA-AES128-SHA\" and 1 more are not known here"), "{ciphers}");
+    assert!(versions.starts_with("versions before TLSv1.2 are never used"), "{versions}");
 }
 
 /// As a block of YAML has it: ingress-nginx does not trim what is a number or a boolean.
