@@ -103,14 +103,15 @@ enum Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// The field comes first; an Ingress that has it is never ours by the annotation, unless classes are ignored.
+    /// The field comes first; an Ingress that has it is never ours by the annotation, unless classes are ignored. An empty
+    /// annotation names a class, too, which nobody has (ingress-nginx).
     fn of(ingress: &'a Ingress, ignores_classes: bool) -> Self {
         let filled = |text: &'a String| Some(text.as_str()).filter(|text| !text.is_empty());
         let field = ingress.spec.ingress_class_name.as_ref().and_then(filled).filter(|_| !ignores_classes);
-        let annotation = || ingress.metadata.annotations.get(CLASS_ANNOTATION).and_then(filled);
+        let annotation = || ingress.metadata.annotations.get(CLASS_ANNOTATION);
         match (field, annotation) {
             (Some(class), _) => Self::Field(class),
-            (None, annotation) => annotation().map_or(Self::Nothing, Self::Annotation),
+            (None, annotation) => annotation().map_or(Self::Nothing, |class| Self::Annotation(class)),
         }
     }
 }
@@ -199,6 +200,15 @@ impl Index {
         match self.named(ingress) {
             Named::Field(class) => self.by_class(ingress, class, || "spec.ingressClassName".to_owned()),
             Named::Annotation(class) if *class == self.options.ingress_class => Belonging::Ours,
+            Named::Annotation("") => Belonging::Nobody(Fault::new(
+                Severity::Warning,
+                annotation(),
+                format!(
+                    "expected the name of a class such as {}, got nothing: while the annotation is there, the Ingress is of no \
+                     class, not even the default one",
+                    self.options.ingress_class
+                ),
+            )),
             Named::Annotation(_) if self.options.ignores_classes => Belonging::Another,
             Named::Annotation(class) => match self.by_class(ingress, class, annotation) {
                 // As in ingress-nginx: only one value of the annotation is used, whatever classes there are.

@@ -94,7 +94,9 @@ fn a_class_that_does_not_exist_is_said_and_one_of_somebody_else_is_not() {
         (None, Some("nignx"), Some((annotation, "names class nignx, but there is no such IngressClass"))),
         (None, Some("ours-too"), Some((annotation, "name class ours-too in spec.ingressClassName"))),
         (None, None, Some(("spec.ingressClassName", "no IngressClass is the default"))),
-        (Some(""), Some(""), Some(("spec.ingressClassName", "no IngressClass is the default"))),
+        (Some(""), None, Some(("spec.ingressClassName", "no IngressClass is the default"))),
+        (Some(""), Some(""), Some((annotation, "got nothing"))),
+        (None, Some(""), Some((annotation, "got nothing"))),
         (Some("other"), None, None),
         (None, Some("other"), None),
         (Some("nginx"), None, None),
@@ -184,6 +186,19 @@ fn where_classes_are_ignored_the_field_counts_for_nothing() {
             assert_eq!(said.len(), usize::from(problem.is_some()), "{case}: {said:?}");
             assert!(problem.is_none_or(|problem| said[0].1.starts_with(problem)), "{case}: {said:?}");
             assert_eq!(world.index.undecided(), None);
+        }
+    }
+}
+
+/// ingress-nginx asks whether the annotation is there before it takes an Ingress for one without a class.
+#[test]
+fn an_empty_annotation_is_not_the_same_as_none() {
+    for (annotation, routes) in [(None, 1), (Some(""), 0)] {
+        for ignores_classes in [false, true] {
+            let mut world = World::with(Options { watch_without_class: true, ignores_classes, ..options() });
+            world.events([applied(service("echo")), applied(web(None, annotation))]);
+            assert_eq!(world.routes().len(), routes, "{annotation:?} {ignores_classes}");
+            assert_eq!(said(&world).len(), 1 - routes, "{annotation:?} {ignores_classes}");
         }
     }
 }
