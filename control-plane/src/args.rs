@@ -32,7 +32,8 @@ pub const DEFAULT_CONFIGMAP: &str = "ingress-nginx/ingress-nginx-controller";
 
 /// Watch a cluster or a folder of manifests, and stream the resulting configuration to proxies
 #[derive(Clone, Debug, Parser)]
-#[command(name = "firth-control-plane", version, max_term_width = 110)]
+// Of a flag that is given twice the last counts, as in ingress-nginx: charts append to what they set themselves.
+#[command(name = "firth-control-plane", version, max_term_width = 110, args_override_self = true)]
 pub struct Args {
     /// Folder of manifests (*.yaml, *.yml, *.json) to serve instead of a cluster
     #[arg(long, env = "FIRTH_MANIFESTS", value_name = "DIR", conflicts_with = "kubeconfig")]
@@ -368,6 +369,15 @@ mod tests {
 
     fn parse(words: &[&str]) -> Result<Args, clap::Error> {
         Args::try_parse_from(["firth-control-plane"].iter().chain(words))
+    }
+
+    #[test]
+    fn the_last_of_two_counts() {
+        let twice = ["--configmap=a/b", "--configmap=c/d", "--insecure", "--insecure=false"];
+        let args = parse(&twice).unwrap();
+        assert_eq!((args.configmap.to_string(), args.insecure), ("c/d".to_owned(), false));
+        let accounts = ["--account=proxy=a/b,reader=c/d", "--account=operator=e/f"];
+        assert_eq!(parse(&accounts).unwrap().account.len(), 3, "of a list all count");
     }
 
     #[test]
