@@ -29,6 +29,10 @@ pub type OrNone<T> = Option<T>;
 
 /// The ConfigMap with global settings, if no flag names another.
 pub const DEFAULT_CONFIGMAP: &str = "ingress-nginx/ingress-nginx-controller";
+/// Default of `--tcp-services-configmap`.
+pub const DEFAULT_TCP_SERVICES: &str = "ingress-nginx/tcp-services";
+/// Default of `--udp-services-configmap`.
+pub const DEFAULT_UDP_SERVICES: &str = "ingress-nginx/udp-services";
 
 /// Watch a cluster or a folder of manifests, and stream the resulting configuration to proxies
 #[derive(Clone, Debug, Parser)]
@@ -179,13 +183,13 @@ pub struct Args {
     /// ConfigMap with TCP services: each key is a port, each value `NAMESPACE/SERVICE:PORT[:PROXY][:PROXY]`
     #[arg(
         long, env = "FIRTH_TCP_SERVICES_CONFIGMAP", value_name = "NS/NAME",
-        default_value = "ingress-nginx/tcp-services", value_parser = object
+        default_value = DEFAULT_TCP_SERVICES, value_parser = object
     )]
     pub tcp_services_configmap: ObjectName,
     /// ConfigMap with UDP services: each key is a port, each value NAMESPACE/SERVICE:PORT
     #[arg(
         long, env = "FIRTH_UDP_SERVICES_CONFIGMAP", value_name = "NS/NAME",
-        default_value = "ingress-nginx/udp-services", value_parser = object
+        default_value = DEFAULT_UDP_SERVICES, value_parser = object
     )]
     pub udp_services_configmap: ObjectName,
     /// Address of the validating webhook (HTTPS), which API servers call before they accept an Ingress. Default: no webhook

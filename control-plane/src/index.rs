@@ -98,12 +98,12 @@ pub struct Options {
     pub default_certificate: Option<ObjectName>,
     /// The fleet's ConfigMap.
     pub configmap: ObjectName,
-    /// A flag names it: that it does not exist is logged at the start.
-    pub expects_configmap: bool,
     /// The ConfigMap with TCP services.
     pub tcp_services: ObjectName,
     /// The ConfigMap with UDP services.
     pub udp_services: ObjectName,
+    /// Which of these three flags name: that one of them does not exist is reported.
+    pub expected: BTreeSet<ObjectName>,
     /// Service whose first port answers requests that match nothing; `None`: each proxy answers 404.
     pub default_backend: Option<ObjectName>,
     /// Ignore Ingresses with `spec.defaultBackend`.
@@ -141,9 +141,9 @@ impl Options {
             watch_without_class: false,
             default_certificate: None,
             configmap: of_the_fleet("ingress-nginx-controller"),
-            expects_configmap: false,
             tcp_services: of_the_fleet("tcp-services"),
             udp_services: of_the_fleet("udp-services"),
+            expected: BTreeSet::new(),
             default_backend: None,
             disable_catch_all: false,
             prefix: None,
@@ -154,6 +154,17 @@ impl Options {
             namespace_selector: None,
             folder: false,
             on_demand: false,
+        }
+    }
+
+    /// What it means that one of the fleet's ConfigMaps does not exist.
+    fn effect_of_absence(&self, configmap: &ObjectName) -> &'static str {
+        if *configmap == self.configmap {
+            "the ConfigMap of --configmap (FIRTH_CONFIGMAP) does not exist: every setting of the fleet has its default"
+        } else if *configmap == self.tcp_services {
+            "the ConfigMap of --tcp-services-configmap (FIRTH_TCP_SERVICES_CONFIGMAP) does not exist: no TCP service is served"
+        } else {
+            "the ConfigMap of --udp-services-configmap (FIRTH_UDP_SERVICES_CONFIGMAP) does not exist: no UDP service is served"
         }
     }
 
@@ -253,6 +264,7 @@ impl Index {
         index.compile_listeners();
         index.want_default_certificate();
         index.want_default_backend();
+        index.want_configmaps();
         index
     }
 

@@ -382,7 +382,6 @@ impl Pipeline {
             }
             changes.cause = format!("start: {} resources", changes.config.len() + changes.live.len());
             changes.origin = Origin::default();
-            notices::log_absent(self.index.absent_configmap());
         }
         // Not before the first commit: an object that another list still lacks may be fine.
         notices::log_new(&self.logged, self.index.problems());

@@ -7,7 +7,7 @@ use shared::clock;
 use shared::name::ObjectName;
 use shared::version::Lineage;
 
-use crate::args::{Args, DEFAULT_CONFIGMAP};
+use crate::args::{Args, DEFAULT_CONFIGMAP, DEFAULT_TCP_SERVICES, DEFAULT_UDP_SERVICES};
 use crate::index::{self, Index};
 use crate::store::{Bounds, Journal, Published, Store};
 
@@ -112,11 +112,19 @@ pub(super) fn index(args: &Args) -> Index {
         ignores_classes: *ignore_ingress_classes,
         watch_without_class: *watch_ingress_without_class,
         default_certificate: default_ssl_certificate.clone(),
-        // Most have none of the default name.
-        expects_configmap: configmap.to_string() != DEFAULT_CONFIGMAP,
         configmap: configmap.clone(),
         tcp_services: tcp_services_configmap.clone(),
         udp_services: udp_services_configmap.clone(),
+        // Most have none of the default names.
+        expected: [
+            (configmap, DEFAULT_CONFIGMAP),
+            (tcp_services_configmap, DEFAULT_TCP_SERVICES),
+            (udp_services_configmap, DEFAULT_UDP_SERVICES),
+        ]
+        .into_iter()
+        .filter(|(name, default)| name.to_string() != *default)
+        .map(|(name, _)| name.clone())
+        .collect(),
         default_backend: default_backend_service.clone(),
         disable_catch_all: *disable_catch_all,
         no_external_names: *disable_svc_external_name,
@@ -141,13 +149,23 @@ mod tests {
     #[test]
     fn only_a_configmap_that_a_flag_names_is_expected() {
         for (flags, expected) in [
-            (&[][..], false),
-            (&["--configmap=ingress-nginx/ingress-nginx-controller"], false),
-            (&["--configmap=shop/settings"], true),
-            (&["--configmap=shop/settings", "--manifests=examples"], true),
+            (&[][..], &[][..]),
+            (&["--configmap=ingress-nginx/ingress-nginx-controller"], &[]),
+            (&["--configmap=shop/settings"], &["ConfigMap shop/settings"]),
+            (
+                &[
+                    "--manifests=examples",
+                    "--tcp-services-configmap=shop/tcp",
+                    "--udp-services-configmap=shop/udp",
+                ],
+                &["ConfigMap shop/tcp", "ConfigMap shop/udp"],
+            ),
         ] {
             let args = Args::try_parse_from(["firth-control-plane"].iter().chain(flags)).unwrap();
-            assert_eq!(index(&args).absent_configmap().is_some(), expected, "{flags:?}");
+            let mut index = index(&args);
+            index.commit();
+            let told: Vec<_> = index.problems().keys().map(ToString::to_string).collect();
+            assert_eq!(told, expected, "{flags:?}");
         }
     }
 

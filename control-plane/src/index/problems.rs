@@ -181,18 +181,23 @@ impl Index {
 
     /// The effect of a missing object that only the operator's flags name, so that no Ingress reports it.
     fn missing_of_the_fleet(&self, object: &ObjectRef) -> Option<&'static str> {
+        let options = &self.options;
         let (named, reason) = match object.kind {
             ObjectKind::Secret => (
-                self.options.default_certificate.as_ref(),
+                options.default_certificate.as_ref(),
                 "the Secret of the default certificate does not exist: each proxy uses a certificate that it generated",
             ),
             ObjectKind::Service => (
-                self.options.default_backend.as_ref(),
+                options.default_backend.as_ref(),
                 "the Service of the default backend does not exist: requests that match no Ingress get 404",
             ),
+            ObjectKind::ConfigMap => {
+                (options.expected.get(&object.name), options.effect_of_absence(&object.name))
+            }
             _ => return None,
         };
-        let is_missing = self.objects.get(object).is_none_or(|slot| !slot.is_there());
+        // Of a deleted ConfigMap some values may be kept.
+        let is_missing = self.objects.get(object).is_none_or(|slot| !slot.is_there() && !slot.is_kept());
         (is_missing && named == Some(&object.name)).then_some(reason)
     }
 

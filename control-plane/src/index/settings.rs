@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use shared::name::ObjectName;
 use shared::policy::RequestMetrics;
 use shared::resource::{Guard, Listener, Resource, SETTINGS_KEY};
 
@@ -33,6 +32,12 @@ impl Index {
         }
     }
 
+    /// Reports those of the fleet's ConfigMaps that flags name and that do not exist.
+    pub(super) fn want_configmaps(&mut self) {
+        let expected = self.options.expected.iter().map(|name| reference(ObjectKind::ConfigMap, name));
+        self.dirty.problems.extend(expected);
+    }
+
     /// Applies the restrictions that the fleet's ConfigMap puts on annotations. At once: later events are checked
     /// against them.
     pub(super) fn judge_annotations(&mut self) {
@@ -41,14 +46,6 @@ impl Index {
             self.allowed = allowed;
             self.dirty.objects.extend(self.objects.judge_again(&self.allowed));
         }
-    }
-
-    /// The fleet's ConfigMap, if a flag names it, it does not exist, and no version of it is kept.
-    pub fn absent_configmap(&self) -> Option<&ObjectName> {
-        let name = &self.options.configmap;
-        let slot = self.objects.get(&reference(ObjectKind::ConfigMap, name));
-        let is_absent = slot.is_none_or(|slot| !slot.is_there() && !slot.is_kept());
-        (self.options.expects_configmap && is_absent).then_some(name)
     }
 
     /// Compiles the fleet's settings again.

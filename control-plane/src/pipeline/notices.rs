@@ -1,20 +1,9 @@
 //! Logs new problems for operators, each once.
 
 use imbl::ordmap::DiffItem;
-use shared::name::ObjectName;
 use tracing::{info, warn};
 
 use crate::problem::{Problem, Problems, Severity};
-
-/// Logs that the ConfigMap of a flag does not exist. That is no problem that lasts: the defaults may be all that is
-/// wanted.
-pub(super) fn log_absent(configmap: Option<&ObjectName>) {
-    if let Some(name) = configmap {
-        warn!(
-            "ConfigMap {name} of --configmap does not exist: until it does, every setting of the fleet has its default"
-        );
-    }
-}
 
 /// Logs the problems that are new.
 pub(super) fn log_new(before: &Problems, now: &Problems) {

@@ -1,5 +1,7 @@
 //! Objects of the fleet that stay in use when they are deleted.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 use shared::name::ObjectName;
 
@@ -358,16 +360,34 @@ fn the_last_good_values_of_a_broken_configmap_that_is_deleted_stay() {
 
 #[test]
 fn a_configmap_that_a_flag_names_is_absent_while_nothing_of_it_is_known() {
-    let is_absent = |world: &World| world.index.absent_configmap().is_some();
-    let mut world = World::with(Options { expects_configmap: true, ..options() });
+    let is_absent = |world: &World| said(world, settings()).contains("FIRTH_CONFIGMAP) does not exist");
+    let expected = BTreeSet::from([settings().name]);
+    let mut world = World::with(Options { expected, ..options() });
     world.events([]);
     assert!(is_absent(&world));
-    assert_eq!(said(&world, settings()), "", "it is logged, once");
-    world.apply(configmap(json!({"ssl-redirect": "false"})));
+    world.apply(configmap(json!({})));
     assert!(!is_absent(&world));
     world.events([Event::Deleted(settings())]);
+    assert!(is_absent(&world), "nothing of it is kept");
+    world.apply(configmap(json!({"ssl-redirect": "false"})));
+    world.events([Event::Deleted(settings())]);
     assert!(!is_absent(&world), "its values are kept");
-    assert!(!is_absent(&World::default()), "no flag names it");
+    let mut world = World::default();
+    world.events([]);
+    assert!(!is_absent(&world), "no flag names it");
+}
+
+#[test]
+fn services_of_a_configmap_that_a_flag_names_and_nobody_has_made_are_missed() {
+    for (services, variable) in [
+        (options().tcp_services, "FIRTH_TCP_SERVICES_CONFIGMAP"),
+        (options().udp_services, "FIRTH_UDP_SERVICES_CONFIGMAP"),
+    ] {
+        let map = ObjectRef { kind: ObjectKind::ConfigMap, name: services.clone() };
+        let mut world = World::with(Options { expected: BTreeSet::from([services]), ..options() });
+        world.events([]);
+        assert!(said(&world, map).contains(variable), "{variable}");
+    }
 }
 
 #[test]
