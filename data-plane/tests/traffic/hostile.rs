@@ -119,7 +119,7 @@ fn resets_of_streams_just_opened_end_the_connection() {
     assert_eq!(Client::new(proxy.http).get("/").status, 200);
 }
 
-/// What h2 itself counts: streams that are reset before they were processed, and those that it had to reset.
+/// Streams that are reset before they were processed, and those that h2 had to reset.
 #[test]
 fn resets_at_once_and_resets_of_ours_end_the_connection() {
     let origin = Origin::says("hello");
@@ -133,22 +133,50 @@ fn resets_at_once_and_resets_of_ours_end_the_connection() {
         let stream = 2 * number + 1;
         [frame(HEADERS, END_HEADERS, stream, &head), frame(DATA, END_STREAM, stream, b"x")].concat()
     };
-    let ends = |what: &str, number: u32, each: &dyn Fn(u32) -> Vec<u8>| {
-        let mut hostile = Frames::new(&proxy);
-        let bytes: Vec<u8> = (0..number).flat_map(each).collect();
-        hostile.stream.write_all(&bytes).unwrap();
-        hostile.send(6, 0, 0, b"are you?");
-        let said = std::iter::from_fn(|| hostile.next()).find(|(kind, ..)| [6, GOAWAY].contains(kind));
-        let (kind, _, payload) = said.unwrap_or_else(|| panic!("{what}: neither an answer nor a goodbye"));
-        assert!(kind == 6 || payload[4..8] == CALM.to_be_bytes(), "{what}: {payload:?}");
-        kind == GOAWAY
+    let ends = |what: &str, rounds: [u32; 3], each: &dyn Fn(u32) -> Vec<u8>| {
+        let (mut hostile, mut next) = (Frames::new(&proxy), 0);
+        // What is counted as it is written ends the connection after the first answer.
+        rounds.into_iter().any(|count| {
+            let bytes: Vec<u8> = (next..next + count).flat_map(each).collect();
+            next += count;
+            hostile.stream.write_all(&bytes).unwrap();
+            hostile.send(6, 0, 0, b"are you?");
+            let said = std::iter::from_fn(|| hostile.next()).find(|(kind, ..)| [6, GOAWAY].contains(kind));
+            let (kind, _, payload) =
+                said.unwrap_or_else(|| panic!("{what}: neither an answer nor a goodbye"));
+            assert!(kind == 6 || payload[4..8] == CALM.to_be_bytes(), "{what}: {payload:?}");
+            kind == GOAWAY
+        })
     };
-    assert!(!ends("as many as may wait", 20, &reset));
-    assert!(ends("one more", 21, &reset));
-    // Below the limit that we count ourselves.
-    assert!(!ends("errors", 90, &error));
-    assert!(ends("more errors", 140, &error));
+    assert!(!ends("as many as may wait", [128, 0, 0], &reset));
+    assert!(ends("one more", [129, 0, 0], &reset));
+    // No more at once than streams, beyond which they are refused and no errors.
+    assert!(!ends("errors", [100, 28, 0], &error));
+    assert!(ends("more errors", [100, 40, 0], &error));
     assert_eq!(Client::new(proxy.http).get("/").text(), "hello");
+}
+
+/// Over a slow uplink, or through a gateway with many clients: 128 frames of bodies that came a second late ended the
+/// connection with all its other requests.
+#[test]
+fn late_bodies_of_requests_that_were_refused_are_no_errors() {
+    let origin = Origin::says("hello");
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Frames::new(&proxy);
+    // Nobody serves the host of these. h2 remembers 50 streams that it has reset.
+    let length = [&[0x0f, 0x0d, 6][..], b"100000"].concat();
+    let refused = [Block::request("POST", "z.test", "/").bytes(), &length].concat();
+    let streams: Vec<u32> = (0..100).map(|number| 2 * number + 1).collect();
+    for stream in &streams {
+        client.send(HEADERS, END_HEADERS, *stream, &refused);
+        while client.next().is_some_and(|(kind, on, _)| (kind, on) != (RESET, *stream)) {}
+    }
+    for stream in streams.iter().cycle().take(300) {
+        client.send(DATA, 0, *stream, &[b'x'; 1_000]);
+    }
+    client.send(HEADERS, END_HEADERS | END_STREAM, 1_001, &get());
+    let said = std::iter::from_fn(|| client.next()).find(|(kind, on, _)| *kind == GOAWAY || *on == 1_001);
+    assert_eq!(said.map(|(kind, ..)| kind), Some(HEADERS));
 }
 
 #[test]

@@ -24,6 +24,9 @@ const PATIENT: Duration = Duration::from_secs(1);
 /// Envoy). gRPC clients reset a call that its endpoint has ended, and one of which they wanted the first message only.
 const ANSWERED: usize = 4_096;
 
+/// Streams per period that may be reset here because of the client's errors (CVE-2025-8671).
+const CAUSED: u64 = 128;
+
 /// Frames without effect that a client may send per period, plus some for each frame of a head or body in either
 /// direction: a client that receives a large response has to open its windows. nginx' limit is in bytes, and
 /// corresponds to about a million of them.
@@ -55,10 +58,11 @@ impl Abuse {
 /// The counts of the current period.
 #[derive(Debug)]
 pub(super) struct Frames {
-    written: Cursor<0>,
+    written: Cursor<4>,
     since: Instant,
     started: u64,
     reset: u64,
+    caused: u64,
     idle: u64,
     useful: u64,
     /// Streams that were opened less than [`PATIENT`] ago: the last one of each tick of the clock, so there are few.
@@ -72,16 +76,27 @@ pub(super) struct Frames {
 impl Frames {
     /// For a new connection.
     pub(super) fn new(now: Instant) -> Self {
-        let [started, reset, idle, useful] = [0; 4];
+        let [started, reset, caused, idle, useful] = [0; 5];
         let (written, young) = (Cursor::default(), VecDeque::new());
-        Self { written, since: now, started, reset, idle, useful, young, aged: 0, answered: BTreeSet::new() }
+        Self {
+            written,
+            since: now,
+            started,
+            reset,
+            caused,
+            idle,
+            useful,
+            young,
+            aged: 0,
+            answered: BTreeSet::new(),
+        }
     }
 
     /// Counts a frame from the client.
     pub(super) fn read(&mut self, frame: Frame, now: Instant) {
         if now.duration_since(self.since) >= PERIOD {
             self.since = now;
-            (self.started, self.reset, self.idle, self.useful) = (0, 0, 0, 0);
+            (self.started, self.reset, self.caused, self.idle, self.useful) = (0, 0, 0, 0, 0);
         }
         match frame.kind {
             Kind::Headers => {
@@ -132,13 +147,14 @@ impl Frames {
 
     /// Counts bytes sent to the client; reports the streams that were reset.
     pub(super) fn written(&mut self, bytes: &[u8], mut reset: impl FnMut(u32)) {
-        let Self { useful, aged, answered, .. } = self;
-        self.written.pass(bytes, |frame, []| {
+        let Self { useful, caused, aged, answered, .. } = self;
+        self.written.pass(bytes, |frame, first| {
             *useful += u64::from(matches!(frame.kind, Kind::Headers | Kind::Data) && !frame.is_empty());
             if frame.kind == Kind::Headers && frame.stream > *aged && answered.len() < ANSWERED {
                 answered.insert(frame.stream);
             }
             if frame.kind == Kind::Reset {
+                *caused += u64::from(is_an_error(first));
                 reset(frame.stream);
             }
         });
@@ -156,8 +172,18 @@ impl Frames {
         if streams >= STREAMS && self.reset * 2 > streams {
             return Some(Abuse::Resets);
         }
+        if self.caused > CAUSED {
+            return Some(Abuse::Malformed);
+        }
         (self.idle > IDLE_FRAMES + FOR_EACH * self.useful).then_some(Abuse::Flood)
     }
+}
+
+/// Whether a stream is reset with this code for an error of the client. What arrives for a stream that was answered early,
+/// and is forgotten by now, is none: the client sent it before it knew (RFC 9113 section 5.4.2).
+fn is_an_error(code: [u8; 4]) -> bool {
+    // PROTOCOL_ERROR, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR.
+    matches!(u32::from_be_bytes(code), 1 | 3 | 6)
 }
 
 #[cfg(test)]
@@ -279,6 +305,29 @@ mod tests {
             frames.written(&ping, |_| {});
         }
         assert_eq!(frames.abuse(), Some(Abuse::Flood));
+    }
+
+    #[test]
+    fn streams_that_were_reset_for_errors_of_the_client_are_counted() {
+        let start = shared::clock::now();
+        for (code, abuse) in [
+            (0, None),
+            (1, Some(Abuse::Malformed)),
+            (2, None),
+            (3, Some(Abuse::Malformed)),
+            (5, None),
+            (6, Some(Abuse::Malformed)),
+            (7, None),
+        ] {
+            let mut frames = Frames::new(start);
+            let reset = [0, 0, 4, 3, 0, 0, 0, 0, 7, 0, 0, 0, code];
+            (0..CAUSED).for_each(|_| frames.written(&reset, |_| {}));
+            assert_eq!(frames.abuse(), None);
+            reset.chunks(2).for_each(|bytes| frames.written(bytes, |_| {}));
+            assert_eq!(frames.abuse(), abuse, "{code}");
+            frames.read(frame(Kind::Headers, 20), start + PERIOD);
+            assert_eq!(frames.abuse(), None, "a new period");
+        }
     }
 
     #[test]
