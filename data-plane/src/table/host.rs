@@ -235,6 +235,11 @@ impl HostEntry {
         }
     }
 
+    /// Whether its paths are regular expressions (as in ingress-nginx, all of them or none).
+    pub fn is_in_patterns(&self) -> bool {
+        matches!(self.routing, Routing::Patterns(_))
+    }
+
     /// The lookup structure of its paths, to build the next one from.
     pub fn routing(&self) -> &Routing {
         &self.routing

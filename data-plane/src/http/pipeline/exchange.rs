@@ -99,6 +99,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) stands_in: bool,
     /// Whether its host uses the fleet's error pages.
     pub(super) has_pages_of_fleet: bool,
+    /// Whether the locations of its host are patterns.
+    pub(super) in_patterns: bool,
     /// Which configured headers its response gets.
     pub(super) header_scope: HeaderScope,
     /// What the last `if` of a snippet, or a block, says of them.
@@ -157,6 +159,7 @@ impl<'a> Exchange<'a> {
             fallback: None,
             stands_in: false,
             has_pages_of_fleet: true,
+            in_patterns: false,
             header_scope: HeaderScope::default(),
             own_headers: None,
             claims: None,

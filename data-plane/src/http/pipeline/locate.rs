@@ -88,9 +88,11 @@ fn look(table: &HostTable, exchange: &mut Exchange<'_>, suspicious: bool) -> Loo
     exchange.claims = Claims::of(exchange.head, exchange.call.peer, &policy.forwarding);
     let ask = Ask::of(table, exchange);
     let host = ask.host;
+    let in_patterns = host.is_some_and(|host| host.is_in_patterns());
     let normal = Normalised { path: Cow::Borrowed(exchange.path()), suspicious };
     let (found, passes, page) = admit(table, &ask, &normal);
     claims::of_host(exchange, found.location());
+    exchange.in_patterns = in_patterns;
     let of_host = host.filter(|_| found.has_snippets()).and_then(|host| host.shortcuts());
     if let Some(page) = page {
         show(exchange, page);

@@ -76,7 +76,7 @@ pub(super) fn in_charge<'s>(
     }
     let declared = entry.map_or("", |entry| entry.declared());
     let block = |it: &'s Shortcuts| -> ControlFlow<Option<Leading<'s>>> {
-        match it.block(exchange.path(), declared, &exchange.steps) {
+        match it.block(exchange.path(), declared, exchange.in_patterns, &exchange.steps) {
             Ok(None) => Continue(()),
             Ok(Some((block, groups))) => Break(Some(Leading {
                 list: &block.shortcuts,
@@ -239,7 +239,8 @@ pub(super) fn in_place(exchange: &mut Exchange<'_>, shortcut: &Shortcut, error: 
     exchange.own_headers = says(shortcut, &None);
     let reply = answer(exchange, shortcut, &None);
     let mut reply = reply.unwrap_or_else(|overlong| variables::refused(exchange, overlong));
-    for challenge in error.head.fields.all(Known::WwwAuthenticate) {
+    let challenges = error.head.fields.all(Known::WwwAuthenticate);
+    for challenge in challenges.filter(|_| error.head.status == 401) {
         reply.head.fields.append(Known::WwwAuthenticate, challenge);
     }
     reply.close |= error.close;
@@ -248,11 +249,12 @@ pub(super) fn in_place(exchange: &mut Exchange<'_>, shortcut: &Shortcut, error: 
 
 fn of_block(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
     let declared = exchange.location().map_or("", |it| it.declared());
-    let (block, groups) = match shortcuts.block(exchange.path(), declared, &exchange.steps) {
-        Ok(Some(found)) => found,
-        Ok(None) => return Continue(()),
-        Err(Exhausted) => return Break(Reply::page(&exchange.call.server.local, 500)),
-    };
+    let (block, groups) =
+        match shortcuts.block(exchange.path(), declared, exchange.in_patterns, &exchange.steps) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Continue(()),
+            Err(Exhausted) => return Break(Reply::page(&exchange.call.server.local, 500)),
+        };
     step_aside(exchange);
     first(exchange, &block.shortcuts, &Some((groups, exchange.path().to_vec())))?;
     // nginx would look for a file here, and find none.

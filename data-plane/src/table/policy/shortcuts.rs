@@ -163,7 +163,8 @@ impl Shortcuts {
     }
 
     /// The block for a path, and what its pattern captured (in nginx' order of locations). `declared`: the path of the
-    /// location that the request would otherwise get.
+    /// location that the request would otherwise get. `in_patterns`: all locations of the host are patterns, so that no
+    /// prefix is longer than one of a block.
     ///
     /// # Errors
     /// Could not be determined within `steps`.
@@ -171,32 +172,26 @@ impl Shortcuts {
         &self,
         path: &[u8],
         declared: &str,
+        in_patterns: bool,
         steps: &Steps,
     ) -> Result<Option<(&Block, Groups)>, Exhausted> {
-        let least = taken(declared);
-        let mut longest: Option<(&Block, usize, bool)> = None;
-        for block in &self.blocks {
-            match &block.fits {
-                Fits::Exact(exact) if exact.as_bytes() == path => {
-                    return Ok(Some((block, Groups::default())));
-                }
-                Fits::Prefix { path: prefix, is_firm }
-                    if path.starts_with(prefix.as_bytes())
-                        && match longest {
-                            Some((_, length, _)) => prefix.len() > length,
-                            // nginx refuses two locations of one name; here, what is to be shut stays shut.
-                            None if block.keeps_out => prefix.len() >= least,
-                            None => prefix.len() > least,
-                        } =>
-                {
-                    longest = Some((block, prefix.len(), *is_firm));
-                }
-                _ => {}
-            }
-        }
-        if let Some((block, _, true)) = longest {
+        let exact = |block: &&Block| matches!(&block.fits, Fits::Exact(exact) if exact.as_bytes() == path);
+        if let Some(block) = self.blocks.iter().find(exact) {
             return Ok(Some((block, Groups::default())));
         }
+        let least = taken(declared);
+        let longest = self.longest_prefix(path);
+        let takes = |block: &Block, length: usize| match block.keeps_out {
+            // nginx refuses two locations of one name; here, what is to be shut stays shut.
+            true => length >= least,
+            false => length > least,
+        };
+        if let Some((block, length, true)) = longest
+            && (in_patterns || takes(block, length))
+        {
+            return Ok(Some((block, Groups::default())));
+        }
+        let longest = longest.filter(|(block, length, _)| takes(block, *length));
         for block in &self.blocks {
             if let Fits::Pattern(pattern) = &block.fits
                 && let Some(groups) = found(pattern, path, steps)?
@@ -205,6 +200,19 @@ impl Shortcuts {
             }
         }
         Ok(longest.map(|(block, ..)| (block, Groups::default())))
+    }
+
+    /// The block with the longest prefix of a path; of two with the same, one that refuses. With its length, and whether
+    /// patterns are not asked after it.
+    fn longest_prefix(&self, path: &[u8]) -> Option<(&Block, usize, bool)> {
+        let prefixes = self.blocks.iter().filter_map(|block| match &block.fits {
+            Fits::Prefix { path: prefix, is_firm } if path.starts_with(prefix.as_bytes()) => {
+                Some((block, prefix.len(), *is_firm))
+            }
+            _ => None,
+        });
+        let rank = |it: &(&Block, usize, bool)| (it.1, it.0.keeps_out);
+        prefixes.reduce(|longest, it| if rank(&it) > rank(&longest) { it } else { longest })
     }
 }
 
@@ -442,7 +450,11 @@ mod tests {
     }
 
     fn status(shortcuts: &Shortcuts, path: &str, declared: &str) -> Option<u16> {
-        let found = shortcuts.block(path.as_bytes(), declared, &Steps::new()).unwrap();
+        status_in(false, shortcuts, path, declared)
+    }
+
+    fn status_in(in_patterns: bool, shortcuts: &Shortcuts, path: &str, declared: &str) -> Option<u16> {
+        let found = shortcuts.block(path.as_bytes(), declared, in_patterns, &Steps::new()).unwrap();
         found.map(|(block, _)| block.shortcuts[0].status)
     }
 
@@ -487,6 +499,25 @@ mod tests {
             ("/api/x", "", Some(400)),
         ] {
             assert_eq!(status(&shortcuts, path, declared), expected, "{path} of {declared}");
+        }
+    }
+
+    /// Where all locations are patterns, the longest prefix is a block's, and a firm one ends the search.
+    #[test]
+    fn among_patterns_a_firm_prefix_takes_requests_of_longer_paths() {
+        use ShortcutPath::{Firm, Prefix};
+        let all = shortcuts(&[(Firm, "/foo/"), (Prefix, "/foo/soft/"), (Firm, "/foo/soft/firm/")]);
+        for (path, declared, in_texts, in_patterns) in [
+            ("/foo/bar", "/foo/bar", None, Some(400)),
+            ("/foo/bar/x", "/foo/bar", None, Some(400)),
+            ("/foo/x", "/", Some(400), Some(400)),
+            ("/foo/soft/x", "/foo/soft/x", None, None),
+            ("/foo/soft/x", "/", Some(401), Some(401)),
+            ("/foo/soft/firm/x", "/foo/soft/firm/x", None, Some(402)),
+            ("/fo", "/", None, None),
+        ] {
+            assert_eq!(status_in(false, &all, path, declared), in_texts, "{path} of {declared}");
+            assert_eq!(status_in(true, &all, path, declared), in_patterns, "{path} of {declared}");
         }
     }
 

@@ -58,7 +58,8 @@ pub(super) fn destination(
     let declared = entry.map_or("", |entry| entry.declared());
     let block = |shortcuts: Option<&Shortcuts>| match shortcuts {
         Some(shortcuts) => {
-            Ok(shortcuts.block(path, declared, steps)?.map(|(block, _)| std::ptr::from_ref(block)))
+            let block = shortcuts.block(path, declared, host.is_in_patterns(), steps)?;
+            Ok(block.map(|(block, _)| std::ptr::from_ref(block)))
         }
         None => Ok(None),
     };
