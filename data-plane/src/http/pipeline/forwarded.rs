@@ -36,11 +36,13 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
         let value = variables::filled(&it.value, exchange, allowance, group)?;
         Ok((it.name.clone(), Bytes::from(value)))
     });
-    let set = match set.collect::<Result<Vec<_>, Overlong>>() {
+    let mut set = match set.collect::<Result<Vec<_>, Overlong>>() {
         Ok(set) => set,
         Err(overlong) => return Break(variables::refused(exchange, overlong)),
     };
     let prefix = rewrite::prefix(exchange, allowance)?;
+    // nginx leaves out headers without a value one by one, so that what its template sets of that name stays.
+    set.retain(|(name, value): &(Bytes, Bytes)| !value.is_empty() || !is_ours(Known::of(name), name));
     for (name, _) in &set {
         drop_alikes(&mut exchange.head.fields, name);
     }

@@ -46,6 +46,28 @@ fn list(values: &[&str]) -> Option<TextList> {
     Some(TextList { values: values.iter().map(|it| (*it).to_owned()).collect() })
 }
 
+/// The recipe for a CDN: nginx leaves out what has no value, and what its template sets stays.
+#[tokio::test]
+async fn a_header_without_a_value_takes_nothing_of_ours_away() {
+    let header = |name: &str, value: &str| Header { name: name.into(), value: value.into() };
+    let set = |fields: &str| {
+        let headers = vec![
+            header("X-Real-IP", "$http_cf_connecting_ip"),
+            header("X-Forwarded-For", "$http_cf_connecting_ip"),
+            header("X-Other", "$http_cf_connecting_ip"),
+        ];
+        let set = HeaderList { headers };
+        sent(LocationPolicy { proxy_set_headers: Some(set), ..LocationPolicy::default() }, fields)
+    };
+    let named = |fields: &[(String, String)]| {
+        ["x-real-ip", "x-forwarded-for", "x-other"].map(|name| values(fields, name).concat())
+    };
+    let through = set("CF-Connecting-IP: 1.2.3.4\r\nX-Other: forged\r\n");
+    assert_eq!(named(&through), ["1.2.3.4"; 3]);
+    let around = set("X-Real-IP: forged\r\nX-Other: forged\r\n");
+    assert_eq!(named(&around), ["10.0.0.9", "10.0.0.9", ""]);
+}
+
 #[tokio::test]
 async fn a_bare_request_gets_the_eight_beside_host() {
     let fields = passed_on("Accept: */*\r\n");
