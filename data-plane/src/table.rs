@@ -24,7 +24,7 @@ pub mod directory;
 pub mod endpoints;
 pub mod host;
 mod keys;
-mod location;
+pub mod location;
 pub mod lookup;
 pub mod material;
 pub mod paths;

@@ -181,10 +181,35 @@ impl PathEntry {
         self.users().is_some() || self.policy.addresses.are_listed() || self.external().is_some()
     }
 
+    /// What is done with its requests, if a backend gets them and only its policy says how: paths with the same differ for
+    /// the metrics alone.
+    pub fn plainly(&self) -> Option<Plainly> {
+        match (&self.action, &self.more) {
+            (Action::Backend(upstream), None) => Some(Plainly {
+                policy: Arc::as_ptr(&self.policy),
+                upstream: Arc::as_ptr(upstream),
+                stays_plain: self.stays_plain,
+                asks_nobody: self.asks_nobody,
+                issues_cookie: self.issues_cookie(),
+            }),
+            _ => None,
+        }
+    }
+
     /// The external authentication of each request.
     pub fn external(&self) -> Option<&External> {
         self.policy.external.as_deref().filter(|_| !self.asks_nobody)
     }
+}
+
+/// See [`PathEntry::plainly`]. Only to be compared, while the paths exist.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plainly {
+    policy: *const Policy,
+    upstream: *const Upstream,
+    stays_plain: bool,
+    asks_nobody: bool,
+    issues_cookie: bool,
 }
 
 /// What is done with the requests of a path.

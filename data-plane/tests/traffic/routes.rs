@@ -1,12 +1,44 @@
 use data_plane::listen::PublicPorts;
 use data_plane::local::{Budgets, Limits};
-use shared::policy::Canary;
+use shared::policy::{Canary, LocationPolicy, TextList};
 use shared::resource::{Denial, Host, PathType, Resource, Route};
 
 use super::harness::*;
 
 fn ask(host: &str, target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n")
+}
+
+/// Servlet containers add `;jsessionid` to the links of a client's first page. A path that is read in two ways is refused
+/// where that leads to two places.
+#[test]
+fn readings_that_lead_to_the_same_are_no_matter() {
+    let (all, own) = (Origin::says("all"), Origin::says("own"));
+    let mut proxy = Proxy::start();
+    let paths = [("/", "all"), ("/login", "all"), ("/own", "own")];
+    proxy.host("a.test", false, &paths.map(|(path, service)| (path, PathType::Prefix, service)));
+    proxy.endpoints("all", &[all.address]);
+    proxy.endpoints("own", &[own.address]);
+    let mut client = Client::new(proxy.http);
+    for target in ["/login;jsessionid=1", "/login;x/y", "//login", "/%6Cogin/z", "/login%2Fz"] {
+        assert_eq!(client.ask(&ask("a.test", target)).text(), "all", "{target}");
+        assert_eq!(all.seen().pop().unwrap().line(), format!("GET {target} HTTP/1.1"), "as it came");
+    }
+    for target in ["/own;jsessionid=1", "/login/..;/own"] {
+        assert_eq!(Client::new(proxy.http).ask(&ask("a.test", target)).status, 400, "{target}");
+    }
+    // Rules of its own make it another place.
+    let denylist_source_range = Some(TextList { values: vec!["192.0.2.1".into()] });
+    proxy.config(vec![(
+        "ingress/ns/rules/a.test",
+        Resource::Route(Route {
+            paths: vec![to("/ruled", PathType::Prefix, "all")],
+            policy: LocationPolicy { denylist_source_range, ..LocationPolicy::default() },
+            ..Route::default()
+        }),
+    )]);
+    assert_eq!(Client::new(proxy.http).ask(&ask("a.test", "/ruled")).text(), "all");
+    assert_eq!(Client::new(proxy.http).ask(&ask("a.test", "/ruled;x=1")).status, 400);
 }
 
 #[test]

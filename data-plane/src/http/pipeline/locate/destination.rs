@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use shared::pattern::{Exhausted, Steps};
 
+use crate::table::location::Plainly;
 use crate::table::policy::shortcuts::{Block, Shortcuts};
 use crate::table::{HostEntry, Match, PathEntry};
 
@@ -27,6 +28,8 @@ pub(super) struct Destination {
 #[derive(PartialEq)]
 enum Location {
     Path(*const PathEntry),
+    /// One that is as good as others: who has `/` and `/login` of one backend evades nothing by `/login;jsessionid=1`.
+    Plain(Plainly),
     AddSlash,
     None,
 }
@@ -49,7 +52,10 @@ pub(super) fn destination(
     steps: &Steps,
 ) -> Destination {
     let (location, entry) = match host.route(path, steps) {
-        Match::Path(entry) => (Location::Path(Arc::as_ptr(entry)), Some(entry)),
+        Match::Path(entry) => match entry.plainly() {
+            Some(plainly) => (Location::Plain(plainly), Some(entry)),
+            None => (Location::Path(Arc::as_ptr(entry)), Some(entry)),
+        },
         Match::AddSlash(_) => (Location::AddSlash, None),
         Match::None | Match::Unknown => (Location::None, None),
     };
