@@ -110,6 +110,8 @@ mod retries;
 mod rewrites;
 #[path = "traffic/routes.rs"]
 mod routes;
+#[path = "traffic/set_variables.rs"]
+mod set_variables;
 #[path = "traffic/shortcuts.rs"]
 mod shortcuts;
 #[path = "traffic/shown_pages.rs"]

@@ -10,6 +10,6 @@ pub use crate::proto::config::{
     ErrorAnswerList, ErrorPlace, ExternalAuth, Header, HeaderChange, HeaderChangeList, HeaderList,
     HeaderOperation, HostPolicy, LimitList, LoadBalance, LocationPolicy, NumberList, RealIp, Replacement,
     RequestMetrics, SameSite, Sampler, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath,
-    ShortcutRewrite, ShortcutTest, Shortcuts, SnippetLevel, StatusList, Substitution, Substitutions,
-    TextList, ToldWithin, ZoneLimit,
+    ShortcutRewrite, ShortcutTest, Shortcuts, SnippetLevel, SnippetValue, SnippetVariable, SnippetVariables,
+    StatusList, Substitution, Substitutions, TextList, ToldWithin, ZoneLimit,
 };

@@ -32,7 +32,7 @@ mod zones;
 
 use std::collections::BTreeSet;
 
-use shared::policy::LocationPolicy;
+use shared::policy::{LocationPolicy, SnippetVariables};
 use shared::template::{Template, Variable};
 
 pub use self::headers::OfHosts;
@@ -229,7 +229,11 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         }
         told = hints::of(&directives, place);
         headers = Headers::beside(to, &directives, place);
-        let (shortcuts, mut rest) = Taken::of(&directives, place, rewrites(place, to));
+        let (mut shortcuts, mut rest) = Taken::of(&directives, place, rewrites(place, to));
+        // The path that headers see is that of the client only where nothing rewrites it.
+        let keeps_path = place == SnippetContext::Location && to.text("rewrite-target").is_none();
+        shortcuts.variables.retain(|it| keeps_path || !worlds::follow_path(&it.cases));
+        headers.know(&shortcuts.variables);
         rest.retain(|it| !headers.take(it, place));
         if place == SnippetContext::Location {
             rest.retain(|it| !is_idle(it, to));
@@ -271,7 +275,9 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         let what = if closed.contains(path) { not_led_to(path) } else { unanswered(path) };
         to.fault(Severity::Warning, what);
     }
-    let needs_snippets = taken.needs_snippets();
+    let needs_snippets = taken.needs_snippets() || !taken.variables.is_empty();
+    let variables = std::mem::take(&mut taken.variables);
+    let variables = (!variables.is_empty()).then_some(SnippetVariables { variables });
     match place {
         SnippetContext::Location => to.location.shortcuts = taken.put(),
         SnippetContext::Server => to.host.shortcuts = taken.put(),
@@ -293,6 +299,9 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     }
     put(cookies, place, to, |it| &mut it.cookie_flags, |it| &mut it.proxy_cookie_flags);
     put(substitutions, place, to, |it| &mut it.substitutions, |it| &mut it.substitutions);
+    if place != SnippetContext::Auth {
+        put(variables, place, to, |it| &mut it.variables, |it| &mut it.variables);
+    }
     put(pages, place, to, |it| &mut it.error_answers, |it| &mut it.error_answers);
     put(intercepts, place, to, |it| &mut it.intercept_errors, |it| &mut it.intercept_errors);
     put(addresses, place, to, |it| &mut it.real_ip, |it| &mut it.own_real_ip);

@@ -7,7 +7,9 @@ use std::collections::HashSet;
 
 use shared::name::ObjectName;
 use shared::pattern::{Pattern, PatternError};
-use shared::policy::{HostPolicy, LocationPolicy, ShortcutComparison, ShortcutPath, ShortcutTest};
+use shared::policy::{
+    HostPolicy, LocationPolicy, ShortcutComparison, ShortcutPath, ShortcutTest, SnippetVariables,
+};
 use shared::resource::{Backend, Host, Resource, Route};
 
 use super::claim::Claim;
@@ -53,14 +55,15 @@ fn of_each_host(claim: &Claim) -> usize {
     let policy = snippets::put(serving.location.clone(), claim, serving.of_hosts.as_ref());
     let route = Route { denied: serving.denied.clone(), policy, ..Route::default() };
     let host = Host { denied: serving.hosts_denied.clone(), policy: serving.host.clone(), ..Host::default() };
-    let compiled = compiled(&serving.location, &serving.host);
+    let of_hosts = serving.of_hosts.as_ref().and_then(|it| it.variables.as_ref());
+    let set = serving.location.variables.iter().chain(of_hosts).map(of_variables).sum::<usize>();
+    let compiled = compiled(&serving.location, &serving.host) + set;
     Resource::Route(route).encode().len() + Resource::Host(host).encode().len() + compiled
 }
 
 /// Bytes that the annotations' regular expressions take in each proxy, which compiles them for each host that has them.
 /// Those of paths have a limit of their own. An invalid pattern is reported elsewhere.
 fn compiled(location: &LocationPolicy, host: &HostPolicy) -> usize {
-    let size = |pattern: Result<Pattern, PatternError>| pattern.map_or(0, |it| it.bytes());
     let aliases = host.aliases.iter().flat_map(|list| &list.values);
     let names = aliases.filter_map(|it| it.strip_prefix('~'));
     let names = names.map(|it| patterns::size(it).unwrap_or(0));
@@ -81,6 +84,16 @@ fn compiled(location: &LocationPolicy, host: &HostPolicy) -> usize {
         paths.chain(answers)
     });
     names.chain(replaced).chain(blocks).sum()
+}
+
+fn of_variables(list: &SnippetVariables) -> usize {
+    let cases = list.variables.iter().flat_map(|it| &it.cases);
+    let tests = cases.flat_map(|it| &it.tests).filter_map(searched);
+    tests.map(|it| size(Pattern::anywhere(it))).sum()
+}
+
+fn size(pattern: Result<Pattern, PatternError>) -> usize {
+    pattern.map_or(0, |it| it.bytes())
 }
 
 /// The pattern that a test searches for; `None` if it compares texts.
@@ -195,6 +208,7 @@ mod tests {
     #[test]
     fn regular_expressions_count_as_they_are_compiled_on_each_host() {
         let blocks = |pattern: &str| format!("location ~ {pattern} {{ deny all; }}");
+        let sets = |pattern: &str| format!("if ($http_a ~ {pattern}) {{ set $v 1; }} add_header X-A $v;");
         let aliases: Vec<_> = (0..30).map(|i| format!(r"~^[a-z0-9]{{50}}{i}\.test$")).collect();
         let dots = ".a".repeat(1_000);
         for (name, few, many) in [
@@ -202,6 +216,8 @@ mod tests {
             ("configuration-snippet", blocks("/admin"), blocks(r#""\w{150}""#)),
             ("configuration-snippet", String::new(), r#"if ($uri ~ "\w{150}") { return 403; }"#.into()),
             ("configuration-snippet", String::new(), r#"rewrite "\w{150}" /gone permanent;"#.into()),
+            ("configuration-snippet", String::new(), sets(r#""\w{150}""#)),
+            ("server-snippet", String::new(), sets(r#""\w{150}""#)),
             ("server-alias", r"~^a[0-9]+\.test$".into(), aliases.join(",")),
             ("proxy-cookie-path", "/a /b".into(), format!("~{dots} /b")),
             ("proxy-redirect-from", "/a".into(), format!("~{dots}")),

@@ -18,6 +18,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
         policy.own_real_ip = None;
         policy.error_answers = None;
         policy.intercept_errors = None;
+        policy.variables = None;
         policy.substitutions = None;
         policy.chunked_transfer_encoding = None;
         policy.client_body_timeout = None;
@@ -48,6 +49,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
         real_ip,
         error_answers,
         intercept_errors,
+        variables,
         client_body_timeout,
         ..
     }) = of_host
@@ -63,6 +65,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
         policy.host_real_ip = real_ip.clone();
         policy.host_error_answers = error_answers.clone();
         policy.host_intercept_errors = *intercept_errors;
+        policy.host_variables = variables.clone();
         policy.hide_headers = policy.hide_headers.or_else(|| hidden.clone());
         policy.proxy_cookie_flags = policy.proxy_cookie_flags.or_else(|| cookie_flags.clone());
         policy.client_body_timeout = policy.client_body_timeout.or(*client_body_timeout);

@@ -52,6 +52,7 @@ mod rewrite;
 mod send;
 mod shortcuts;
 mod size;
+mod snippet_variables;
 mod substitute;
 mod trace;
 mod variables;

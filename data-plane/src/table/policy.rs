@@ -35,6 +35,7 @@ pub mod response_rewrite;
 pub mod retries;
 pub mod rewrite;
 pub mod shortcuts;
+pub mod snippet_variables;
 pub mod status;
 pub mod substitutions;
 mod texts;
@@ -74,6 +75,7 @@ use response_rewrite::ResponseRewrite;
 use retries::Retries;
 use rewrite::Rewrite;
 use shortcuts::Shortcuts;
+use snippet_variables::SnippetVariables;
 use substitutions::Substitutions;
 use timeouts::TimeoutOverrides;
 use tracing::Tracing;
@@ -121,6 +123,8 @@ pub struct Policy {
     pub is_internal: bool,
     /// Direct responses of snippets.
     pub shortcuts: Option<Box<Shortcuts>>,
+    /// Variables that snippets set.
+    pub variables: Option<Box<SnippetVariables>>,
     /// Path rewriting.
     pub rewrite: Rewrite,
     /// Which failures are retried.
@@ -195,6 +199,7 @@ impl Policy {
             pace_after: Pace::after(configured),
             is_internal: configured.internal == Some(true),
             shortcuts: Shortcuts::compile(configured.shortcuts.as_ref())?.map(Box::new),
+            variables: SnippetVariables::compile(configured)?,
             rewrite: Rewrite::compile(configured),
             retries: Retries::compile(configured)?,
             timeouts: TimeoutOverrides::compile(configured),

@@ -4,12 +4,13 @@
 //! **Invariant:** a directive is supported whole and exactly, or not at all: not with an option, a variable without a
 //! value, or a header that frames messages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shared::log_format::Value;
 use shared::policy::{
     BackendTls, CookieFlagsList, ErrorAnswerList, Header, HeaderChange, HeaderChangeList, HeaderList,
-    HeaderOperation, RealIp, SnippetLevel, Substitutions, TextList, ToldWithin,
+    HeaderOperation, RealIp, SnippetLevel, SnippetVariable, SnippetVariables, Substitutions, TextList,
+    ToldWithin,
 };
 use shared::template::{Part, Template, Variable};
 
@@ -60,6 +61,8 @@ pub(super) struct Headers {
     /// The client's, which are changed before; what is set instead of one takes its place.
     changed: Vec<Header>,
     pub(super) hidden: Vec<String>,
+    /// Variables of the snippet that have a value.
+    variables: BTreeSet<String>,
     /// Variables with the value of a header of the authentication response.
     answered: BTreeMap<String, String>,
     /// Request headers with those values.
@@ -84,6 +87,11 @@ impl Headers {
         let has_groups = is_location && is_rewritten && !directives.iter().any(|it| it.name() == "rewrite");
         let has_user = is_location && to.text("auth-type").is_some_and(|it| it.trim() == "basic");
         Self { has_groups, has_user, tells_within: true, ..Self::default() }
+    }
+
+    /// Values may have these variables.
+    pub(super) fn know(&mut self, variables: &[SnippetVariable]) {
+        self.variables.extend(variables.iter().map(|it| it.name.clone()));
     }
 
     /// Takes a directive, if it is a supported one.
@@ -327,6 +335,7 @@ impl Headers {
     /// Whether it is text of one line whose variables all have a value. `knows`: whether one of the log has it already.
     fn is_value(&self, value: &str, knows: fn(&Value) -> bool) -> bool {
         let has_value = |variable: &Variable| match variable {
+            Variable::Named(name) if self.variables.contains(&**name) => true,
             Variable::Named(name) => Value::of(name).is_some_and(|value| knows(&value)),
             Variable::Capture(_) => self.has_groups,
             Variable::User => self.has_user,
@@ -386,6 +395,8 @@ pub struct OfHosts {
     pub error_answers: Option<ErrorAnswerList>,
     /// Whether backends' errors have these, for locations that do not say.
     pub intercept_errors: Option<bool>,
+    /// Variables that it sets.
+    pub variables: Option<SnippetVariables>,
     /// Seconds between two reads of a body, for locations that say none themselves.
     pub client_body_timeout: Option<u32>,
 }

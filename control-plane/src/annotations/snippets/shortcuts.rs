@@ -8,8 +8,12 @@ mod block;
 mod condition;
 pub(super) mod ends;
 
+use std::collections::BTreeSet;
+
 use shared::pattern::Allowance;
-use shared::policy::{HeaderChange, Shortcut, ShortcutComparison, ShortcutRewrite, ShortcutTest, Shortcuts};
+use shared::policy::{
+    HeaderChange, Shortcut, ShortcutComparison, ShortcutRewrite, ShortcutTest, Shortcuts, SnippetVariable,
+};
 use shared::template::{Template, Variable};
 
 use super::branches::{self, Branch};
@@ -46,6 +50,8 @@ pub(super) enum Rewrites {
 #[derive(Default, Debug)]
 pub(super) struct Taken {
     pub(super) shortcuts: Shortcuts,
+    /// The snippet's own, whose values differ between requests, as far as headers use them.
+    pub(super) variables: Vec<SnippetVariable>,
     /// Paths of blocks without a response.
     pub(super) empty: Vec<String>,
     rewrites: Rewrites,
@@ -55,6 +61,16 @@ pub(super) struct Taken {
     is_server: bool,
     count: usize,
     bytes: usize,
+}
+
+/// The variables of a text that have no meaning of their own.
+fn named(text: &str) -> Vec<String> {
+    let template = Template::parse(text);
+    let named = template.variables().filter_map(|it| match it {
+        Variable::Named(name) => Some(name.to_string()),
+        _ => None,
+    });
+    named.collect()
 }
 
 /// A directive with the directives in its block.
@@ -102,9 +118,17 @@ impl Taken {
             worlds.follow(&node, &mut room);
         }
         // Headers are set when all of these are done.
+        let mut used = BTreeSet::new();
         for it in rest.iter_mut().filter(|it| it.depth == 0 && SETS_HEADERS.contains(&it.name())) {
             *it = it.replaced(|text| Some(worlds.settled(text))).unwrap_or_else(|| it.clone());
+            used.extend(it.arguments().iter().flat_map(|text| named(text)));
         }
+        taken.variables = worlds.variables(&used);
+        // Each is compiled where it stands.
+        taken.variables.retain(|it| {
+            let mut tests = it.cases.iter().flat_map(|it| &it.tests);
+            tests.all(|it| can_compare(it.comparison(), &it.value, &mut room))
+        });
         let configured = directives.iter().find(|it| it.depth == 0 && it.name() == "default_type");
         if let Some([configured]) = configured.map(Directive::arguments) {
             let Shortcuts { shortcuts, blocks } = &mut taken.shortcuts;
@@ -366,8 +390,10 @@ fn answers(node: &Node<'_>, worlds: &Worlds, room: &mut Allowance) -> Option<Vec
         if end.is_none() && (!sets.is_empty() || worlds.concern(headers.iter().copied())) {
             return None;
         }
-        let world = world.behind(&sets);
-        let end = end.map(|it| filled(it, &world)).map_or(Some(None), |it| it.map(Some))?;
+        // Those of a test that was passed before are of no pattern of this one.
+        let groups = if has_groups { tests.len().checked_sub(1) } else { None };
+        let world = world.behind(&sets, groups);
+        let end = end.map(|it| filled(it, &world, groups)).map_or(Some(None), |it| it.map(Some))?;
         let mut found = ended(end.as_ref(), has_groups, room)?;
         // Each is compiled where it stands.
         if !tests.iter().all(|it| can_compare(it.comparison(), &it.value, room)) {
@@ -397,12 +423,13 @@ fn tests(world: &World, directive: &Directive, room: &mut Allowance) -> Option<O
 }
 
 /// A directive with the values of variables in its text; nginx takes its pattern or status as they stand.
-fn filled(directive: &Directive, world: &World) -> Option<Directive> {
-    let at = match directive.name() {
-        "rewrite" => 1,
-        _ => directive.arguments().len().checked_sub(1)?,
+fn filled(directive: &Directive, world: &World, groups: Option<usize>) -> Option<Directive> {
+    let (at, groups) = match directive.name() {
+        // It has groups of its own.
+        "rewrite" => (1, None),
+        _ => (directive.arguments().len().checked_sub(1)?, groups),
     };
-    let text = world.filled(directive.arguments().get(at)?)?;
+    let text = world.filled_by(directive.arguments().get(at)?, groups)?;
     // Without a status, nginx decides by the text as it stands whether it is a redirect.
     let says_status = matches!(directive.arguments(), [_, _, flag] if ["redirect", "permanent"].contains(&flag.as_str()))
         || directive.name() == "return" && at == 1;

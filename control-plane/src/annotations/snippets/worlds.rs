@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shared::pattern::{Allowance, Pattern, PatternError, Steps};
-use shared::policy::{ShortcutComparison, ShortcutRewrite, ShortcutTest};
+use shared::policy::{ShortcutComparison, ShortcutRewrite, ShortcutTest, SnippetValue, SnippetVariable};
 use shared::template::{Template, Variable};
 
 use super::shortcuts::{self, Condition, Node, bytes, has_values, nodes};
@@ -30,6 +30,8 @@ pub(super) struct Worlds {
     late: BTreeSet<String>,
     /// Whether a rewrite has ended the snippet for some requests.
     some_have_left: bool,
+    /// Whether some have another path than before.
+    some_are_rewritten: bool,
     /// The length of what may still be followed.
     left: usize,
 }
@@ -41,6 +43,17 @@ pub(super) struct World {
     pub(super) tests: Vec<ShortcutTest>,
     /// Variables that were set; `None`: to something unknown.
     values: BTreeMap<String, Option<String>>,
+    /// Those of the unknown ones that have a value once there is a request.
+    found: BTreeMap<String, Found>,
+}
+
+/// The value of a variable that nothing is decided by beforehand.
+#[derive(Clone, PartialEq, Debug)]
+enum Found {
+    /// A text that holds the groups of this test.
+    Groups(String, usize),
+    /// What it was before the snippet: that of the host, or nothing.
+    Before,
 }
 
 /// Whether a condition holds in a world.
@@ -54,9 +67,9 @@ pub(super) enum Outcome {
 impl Worlds {
     pub(super) fn new(snippet: &[Directive]) -> Self {
         let late = snippet.iter().filter(|it| it.name() == "auth_request_set").filter_map(variables::target);
-        let first = World { tests: Vec::new(), values: BTreeMap::new() };
-        let left = shortcuts::MOST_BYTES;
-        Self { all: vec![first], late: late.collect(), some_have_left: false, left }
+        let first = World { tests: Vec::new(), values: BTreeMap::new(), found: BTreeMap::new() };
+        let (left, all) = (shortcuts::MOST_BYTES, vec![first]);
+        Self { all, late: late.collect(), some_have_left: false, some_are_rewritten: false, left }
     }
 
     pub(super) fn all(&self) -> &[World] {
@@ -73,7 +86,7 @@ impl Worlds {
     /// Behind a rewrite. From here on some requests are not concerned, although they reach the location, or have another
     /// path than they were told apart by.
     pub(super) fn rewrite(&mut self, rewrite: ShortcutRewrite) {
-        self.some_have_left = true;
+        (self.some_have_left, self.some_are_rewritten) = (true, true);
         if rewrite == ShortcutRewrite::Next {
             return self.give_up();
         }
@@ -95,7 +108,7 @@ impl Worlds {
             return self.give_up();
         }
         match directive.name() {
-            "set" if !directive.is_block => self.all.iter_mut().for_each(|world| world.set(directive)),
+            "set" if !directive.is_block => self.all.iter_mut().for_each(|world| world.set(directive, None)),
             "if" if directive.is_block => self.branch(node, room),
             _ => {}
         }
@@ -109,7 +122,8 @@ impl Worlds {
     /// Worlds that differ in no value are one, which any request is in.
     fn merge(&mut self) {
         if let [first, others @ ..] = &mut *self.all
-            && others.iter().all(|other| other.values == first.values)
+            && others.iter().all(|other| other.values == first.values && other.found == first.found)
+            && !first.found.values().any(|it| matches!(it, Found::Groups(..)))
         {
             first.tests.clear();
             self.all.truncate(1);
@@ -123,16 +137,24 @@ impl Worlds {
             return;
         }
         let mut now = Vec::new();
+        let condition = Condition::of(node.directive);
+        let has_groups = condition.as_ref().is_some_and(Condition::finds);
         for world in &self.all {
             let mut inside = world.clone();
-            sets.iter().for_each(|it| inside.set(it));
+            let groups = has_groups.then_some(world.tests.len());
+            sets.iter().for_each(|it| inside.set(it, groups));
             if inside == *world {
                 now.push(inside);
                 continue;
             }
-            match Condition::of(node.directive).and_then(|it| world.outcome(&it, room)) {
+            match condition.as_ref().and_then(|it| world.outcome(it, room)) {
                 Some(Outcome::Fails) => now.push(world.clone()),
-                Some(Outcome::Holds) => now.push(inside),
+                Some(Outcome::Holds) => {
+                    // The groups are of a test that is no new one.
+                    let known = inside.tests.len();
+                    inside.found.retain(|_, it| !matches!(it, Found::Groups(_, of) if *of >= known));
+                    now.push(inside);
+                }
                 Some(Outcome::Asks(test)) => {
                     let others = opposites(&test);
                     inside.tests.push(test);
@@ -146,10 +168,15 @@ impl Worlds {
                 None => return self.forget(node.inner),
             }
         }
-        // One that was set in some of them only is empty in the others, unless a map gives it a value.
+        // One that was set in some of them only is in the others what it was before: nothing is decided by that.
         let names: BTreeSet<_> = now.iter().flat_map(|world| world.values.keys().cloned()).collect();
         for world in &mut now {
-            names.iter().for_each(|name| _ = world.values.entry(name.clone()).or_default());
+            for name in names.iter().filter(|name| !self.all.iter().any(|it| it.values.contains_key(*name))) {
+                if !world.values.contains_key(name) {
+                    world.values.insert(name.clone(), None);
+                    world.found.insert(name.clone(), Found::Before);
+                }
+            }
         }
         if now.len() > MOST {
             return self.forget(node.inner);
@@ -159,8 +186,10 @@ impl Worlds {
 
     /// No variable has a known value any more.
     fn give_up(&mut self) {
-        let values = self.all.iter_mut().flat_map(|world| world.values.values_mut());
-        values.for_each(|value| *value = None);
+        for world in &mut self.all {
+            world.values.values_mut().for_each(|value| *value = None);
+            world.found.clear();
+        }
         self.merge();
     }
 
@@ -170,6 +199,7 @@ impl Worlds {
             directives.iter().filter(|it| it.name() == "set").filter_map(variables::target).collect();
         for world in &mut self.all {
             world.values.extend(set.iter().map(|name| (name.clone(), None)));
+            world.found.retain(|name, _| !set.contains(name));
         }
     }
 
@@ -182,6 +212,30 @@ impl Worlds {
             value.clone().filter(|_| is_same && !self.late.contains(name))
         })
     }
+
+    /// The variables of this list that have a value at the end, which differs between requests.
+    pub(super) fn variables(&self, names: &BTreeSet<String>) -> Vec<SnippetVariable> {
+        let mut left = shortcuts::MOST_BYTES;
+        let is_early = |name: &&String| !self.late.contains(*name);
+        let values = names.iter().filter(is_early).filter_map(|name| {
+            let cases: Option<Vec<_>> = self.all.iter().map(|world| world.value(name)).collect();
+            let cases: Option<Vec<_>> = cases.map(|all| all.into_iter().flatten().collect());
+            let cases = cases.filter(|it| !(self.some_are_rewritten && follow_path(it)))?;
+            let tests = cases.iter().flat_map(|it| &it.tests).map(|it| it.subject.len() + it.value.len());
+            let bytes = tests.sum::<usize>() + cases.iter().map(|it| it.value.len()).sum::<usize>();
+            left = left.checked_sub(bytes)?;
+            Some(SnippetVariable { name: name.clone(), cases })
+        });
+        values.collect()
+    }
+}
+
+/// Whether a rewrite behind the snippet changes what a variable is then.
+pub(super) fn follow_path(cases: &[SnippetValue]) -> bool {
+    let depends = |it: &SnippetValue| {
+        depends_on_path(&it.value) || it.tests.iter().any(|it| depends_on_path(&it.subject))
+    };
+    cases.iter().any(depends)
 }
 
 /// Whether a rewrite changes the value of a text.
@@ -191,25 +245,55 @@ pub(super) fn depends_on_path(text: &str) -> bool {
 }
 
 impl World {
-    fn set(&mut self, directive: &Directive) {
+    /// `groups`: the test that was passed last, if its pattern has them.
+    fn set(&mut self, directive: &Directive, groups: Option<usize>) {
         let Some(name) = variables::target(directive).filter(|_| variables::sets_its_own(directive)) else {
             return;
         };
         let value = directive.arguments().get(1).and_then(|text| self.filled(text));
         // In braces, a name cannot go on with what it is put in front of.
         let value = value.map(|text| Template::replaced(&text, |name| Some(format!("${{{name}}}"))));
-        let value = value.filter(|text| has_values(text, false) && text.len() <= MOST_BYTES);
+        let value = value.filter(|text| text.len() <= MOST_BYTES);
         // One that is not among them has no value anywhere.
-        if self.values.len() < MOST_VARIABLES || self.values.contains_key(&name) {
-            self.values.insert(name, value);
+        if self.values.len() >= MOST_VARIABLES && !self.values.contains_key(&name) {
+            return;
+        }
+        self.found.remove(&name);
+        match value {
+            Some(text) if !has_values(&text, false) => {
+                if let Some(of) = groups.filter(|_| has_values(&text, true)) {
+                    self.found.insert(name.clone(), Found::Groups(text, of));
+                }
+                self.values.insert(name, None);
+            }
+            value => _ = self.values.insert(name, value),
         }
     }
 
-    /// The same behind these directives.
-    pub(super) fn behind(&self, sets: &[&Directive]) -> Self {
+    /// What a variable is in this world, if it has a value of the snippet there; `None`: that is unknown.
+    fn value(&self, name: &str) -> Option<Option<SnippetValue>> {
+        let (value, groups_of) = match self.found.get(name) {
+            Some(Found::Before) => return Some(None),
+            Some(Found::Groups(text, of)) => (text.clone(), Some(u32::try_from(*of).ok()?)),
+            None => (self.values.get(name)?.clone()?, None),
+        };
+        Some(Some(SnippetValue { tests: self.tests.clone(), value, groups_of }))
+    }
+
+    /// The same behind these directives. `groups`: the test that was passed last, if its pattern has them.
+    pub(super) fn behind(&self, sets: &[&Directive], groups: Option<usize>) -> Self {
         let mut world = self.clone();
-        sets.iter().for_each(|it| world.set(it));
+        sets.iter().for_each(|it| world.set(it, groups));
         world
+    }
+
+    /// The text with the values of variables, which may hold the groups of this test; `None` if one is unknown.
+    pub(super) fn filled_by(&self, text: &str, groups: Option<usize>) -> Option<String> {
+        let text = Template::replaced(text, |name| match self.found.get(name)? {
+            Found::Groups(text, of) => Some(text.clone()).filter(|_| groups == Some(*of)),
+            Found::Before => None,
+        });
+        self.filled(&text)
     }
 
     fn uses(&self, text: &str) -> bool {

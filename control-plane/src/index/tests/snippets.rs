@@ -530,6 +530,33 @@ fn answers_in_place_of_errors_are_those_of_the_host_or_the_location() {
     }
 }
 
+/// As for several origins of CORS, and for tenants by their names.
+#[test]
+fn headers_may_have_variables_that_an_if_sets() {
+    let mut world = World::default();
+    world.apply(allowed("true"));
+    let text = "if ($http_origin ~ '^https://(.+)[.]a[.]test$') { set $origin $http_origin; set $tenant $1; }
+        add_header Access-Control-Allow-Origin $origin; proxy_set_header X-Tenant $tenant;";
+    world.apply(web().annotation("configuration-snippet", text));
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
+    let names = |world: &World| -> Vec<String> {
+        let variables = route(world, "web").policy.variables;
+        variables.into_iter().flat_map(|it| it.variables).map(|it| it.name).collect()
+    };
+    assert_eq!(names(&world), ["origin", "tenant"]);
+    let of_host = "set $v a; if ($arg_v) { set $v $arg_v; } add_header X-V $v;";
+    world.apply(web().annotation("server-snippet", of_host));
+    assert_eq!(world.problems_of("web").len(), 1, "{:?}", world.problems_of("web"));
+    let of_host = of_host.replace("arg_v", "http_v");
+    world.apply(web().annotation("server-snippet", &of_host));
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
+    let policy = route(&world, "web").policy;
+    assert_eq!((policy.variables, policy.host_variables.unwrap().variables.len()), (None, 1));
+    world.apply(web().annotation("configuration-snippet", text));
+    world.apply(allowed("false"));
+    assert_eq!(names(&world), [""; 0]);
+}
+
 /// Whoever may have snippets: it keeps clients out.
 #[test]
 fn a_location_may_be_internal() {

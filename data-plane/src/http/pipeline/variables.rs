@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use shared::clock;
 use shared::template::{Overlong, Template, Variable};
 
-use super::{Exchange, forwarded};
+use super::{Exchange, forwarded, snippet_variables};
 use crate::access_log::Time;
 use crate::codec::error::Kind;
 use crate::codec::head::{Known, OfVariable, RequestHead};
@@ -91,7 +91,8 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
                 location.map_or("", |it| label(it.place.host(), head.host.name())).as_bytes(),
             );
         }
-        Variable::Capture(_) | Variable::Named(_) => {}
+        Variable::Named(name) => snippet_variables::append(exchange, name, out),
+        Variable::Capture(_) => {}
         // Only an authenticated user: backends would take an unverified name for a verified one.
         Variable::User if exchange.has_password => {
             out.extend_from_slice(info.user.as_deref().unwrap_or_default())

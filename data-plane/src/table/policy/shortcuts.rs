@@ -408,7 +408,7 @@ fn rewrite(configured: &policy::Shortcut) -> Result<Option<Rewrite>, PolicyError
     Ok(Some(Rewrite { path, query, keeps_query, then }))
 }
 
-fn test(configured: &policy::ShortcutTest) -> Result<Test, PolicyError> {
+pub(super) fn test(configured: &policy::ShortcutTest) -> Result<Test, PolicyError> {
     use ShortcutComparison::{Differs, Equals, Finds, FindsAnyCase, IsSet, Lacks, LacksAnyCase, Unspecified};
     let value = configured.value.as_str();
     let comparison = match configured.comparison() {

@@ -37,6 +37,11 @@ impl<'a> Condition<'a> {
         is_one_variable(subject).then_some(Self { subject, comparison, value })
     }
 
+    /// Whether it captures groups.
+    pub(in super::super) fn finds(&self) -> bool {
+        matches!(self.comparison, ShortcutComparison::Finds | ShortcutComparison::FindsAnyCase)
+    }
+
     /// As a test of a request, if it is supported as one.
     pub(in super::super) fn test(&self, room: &mut Allowance) -> Option<ShortcutTest> {
         let Self { subject, comparison, value } = *self;

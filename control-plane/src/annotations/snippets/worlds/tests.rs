@@ -249,6 +249,60 @@ fn headers_have_the_value_that_all_worlds_have() {
     assert_eq!(header("set $v $host; rewrite ^/a /b break;"), "${host}");
 }
 
+/// The cases of `$v`, as `tests: value`.
+fn cases(text: &str) -> Vec<String> {
+    let directives = tokens::directives(&format!("{text} add_header X-A $v;")).unwrap();
+    let (taken, _) = Taken::of(&directives, SnippetContext::Location, Rewrites::All);
+    let shown = |it: &SnippetValue| {
+        let tests: Vec<_> =
+            it.tests.iter().map(|it| format!("{} {:?} {}", it.subject, it.comparison(), it.value)).collect();
+        let groups = it.groups_of.map(|at| format!(" of {at}")).unwrap_or_default();
+        format!("{}: {}{groups}", tests.join(", "), it.value)
+    };
+    taken.variables.iter().flat_map(|it| it.cases.iter().map(shown)).collect()
+}
+
+#[test]
+fn headers_have_the_value_of_the_world_of_a_request() {
+    for (text, expected) in [
+        ("set $v a; if ($http_a = x) { set $v b; }", &["$http_a Equals x: b", "$http_a Differs x: a"][..]),
+        // Else it is what it was before.
+        ("if ($http_a = x) { set $v b; }", &["$http_a Equals x: b"]),
+        ("if ($host ~* ^(.+)\\.a$) { set $v /$1; }", &["$host FindsAnyCase ^(.+)\\.a$: /${1} of 0"]),
+        (
+            "set $v 0; if ($http_a = x) { set $v $http_b; } if ($host ~ (.)) { set $v $1$v; }",
+            &[
+                "$http_a Equals x, $host Finds (.): ${1}${http_b} of 1",
+                "$http_a Equals x, $host Lacks (.): ${http_b}",
+                "$http_a Differs x, $host Finds (.): ${1}0 of 1",
+                "$http_a Differs x, $host Lacks (.): 0",
+            ],
+        ),
+        // The groups are of an earlier pattern, or of none that is known.
+        ("set $v $1;", &[]),
+        ("if ($http_a = x) { set $v $1; }", &[]),
+        ("if ($http_a ~ (.)) { set $w 1; } if ($http_a ~ (.)) { set $v $1; }", &[]),
+        ("set $v a; if ($uri ~ b) { set $v c; } rewrite ^/a /b break;", &[]),
+        ("set $v a; if ($http_a) { set $v c; } auth_request_set $v $upstream_http_x;", &[]),
+    ] {
+        assert_eq!(cases(text), expected, "{text}");
+    }
+}
+
+/// What is sent at once may have the groups of the test before.
+#[test]
+fn an_answer_has_the_groups_of_its_own_test() {
+    let answers = |text: &str| {
+        let directives = tokens::directives(text).unwrap();
+        let (taken, _) = Taken::of(&directives, SnippetContext::Server, Rewrites::All);
+        taken.shortcuts.shortcuts.into_iter().map(|it| it.text.unwrap_or_default()).collect::<Vec<_>>()
+    };
+    let set = "if ($host ~ ^(.+)\\.old$) { set $sub $1;";
+    assert_eq!(answers(&format!("{set} return 301 https://$sub.new/; }}")), ["https://${1}.new/"]);
+    assert_eq!(answers(&format!("{set} }} return 301 https://$sub.new/;")), [""; 0]);
+    assert_eq!(answers(&format!("{set} rewrite ^/(.*)$ /$sub/$1 last; }}")), [""; 0]);
+}
+
 prop_compose! {
     fn set()(name in "[vw]", text in "(a|0|1|\\$http_a|\\$http_b|\\$\\{v\\}a|\\$\\{w\\}1|\\$v)") -> String {
         format!("set ${name} \"{text}\"; ")
@@ -282,7 +336,7 @@ proptest! {
         let text = format!("set $v 0; set $w ''; {}", directives.concat());
         let directives = tokens::directives(&text).unwrap();
         let header = tokens::directives(&format!("{text} add_header X-A \"$v\";")).unwrap();
-        let (_, rest) = Taken::of(&header, SnippetContext::Server, Rewrites::All);
+        let (taken, rest) = Taken::of(&header, SnippetContext::Server, Rewrites::All);
         let header = &rest.last().unwrap().arguments()[1];
         for request in requests() {
             let mut interpreter = Interpreter::of(request);
@@ -292,6 +346,17 @@ proptest! {
                 prop_assert_eq!(sent, expected, "{} {:?}", text, request);
                 if goes_on && header != "$v" {
                     prop_assert_eq!(interpreter.filled(header), interpreter.filled("$v"), "{} {:?}", text, request);
+                }
+                if let Some(variable) = taken.variables.first().filter(|_| goes_on) {
+                    // With the path that it has come to.
+                    let mut of_request = Interpreter::of(request);
+                    of_request.uri.clone_from(&interpreter.uri);
+                    let holds = |it: &&SnippetValue| {
+                        let filled = |text: &str| of_request.filled(text);
+                        it.tests.iter().all(|it| holds(&filled(&it.subject), it.comparison(), &filled(&it.value)))
+                    };
+                    let value = variable.cases.iter().find(holds).map(|it| of_request.filled(&it.value));
+                    prop_assert_eq!(value.unwrap_or_default(), interpreter.filled("$v"), "{} {:?}", text, request);
                 }
             }
         }
