@@ -20,6 +20,9 @@ use crate::table::trust::Untrusted;
 /// Seconds per day.
 const DAY: i64 = 24 * 60 * 60;
 
+/// Characters of a line of PEM.
+const PEM_LINE: usize = 64;
+
 /// A client's certificate.
 #[derive(Debug)]
 pub(crate) struct Shown {
@@ -83,6 +86,7 @@ impl Shown {
             OfCertificate::Issuer => out.extend_from_slice(&self.issuer),
             OfCertificate::Fingerprint => hex(&Sha1::digest(&self.leaf), b"0123456789abcdef", out),
             OfCertificate::Escaped => out.extend_from_slice(self.escaped().as_bytes()),
+            OfCertificate::Folded => folded(&self.leaf, out),
             OfCertificate::Serial | OfCertificate::Begins | OfCertificate::Ends | OfCertificate::Remains => {
                 return self.read(what, out).is_some();
             }
@@ -140,11 +144,20 @@ fn time(time: ASN1Time, out: &mut Vec<u8>) -> Option<()> {
     write!(out, "{}", time.strftime("%b %e %H:%M:%S %Y GMT")).ok()
 }
 
+fn folded(der: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"-----BEGIN CERTIFICATE-----");
+    for line in STANDARD.encode(der).as_bytes().chunks(PEM_LINE) {
+        out.push(b' ');
+        out.extend_from_slice(line);
+    }
+    out.extend_from_slice(b" -----END CERTIFICATE-----");
+}
+
 fn escaped(der: &[u8]) -> String {
     let mut text = String::from("-----BEGIN%20CERTIFICATE-----%0A");
     let base64 = STANDARD.encode(der);
     for (place, character) in base64.chars().enumerate() {
-        if place > 0 && place % 64 == 0 {
+        if place > 0 && place % PEM_LINE == 0 {
             text.push_str("%0A");
         }
         match character {
@@ -172,6 +185,15 @@ mod tests {
                 "%2B%2Fs%3D"
             )
         );
+    }
+
+    #[test]
+    fn a_certificate_is_pem_in_one_line() {
+        let mut out = Vec::new();
+        folded(&[0xfb; 50], &mut out);
+        let (first, last) = ("+/v7".repeat(16), "+/s=");
+        let expected = format!("-----BEGIN CERTIFICATE----- {first} {last} -----END CERTIFICATE-----");
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
     #[test]

@@ -437,6 +437,7 @@ fn headers_may_name_what_a_connection_tells() {
         ("X-Print", "$ssl_client_fingerprint"),
         ("X-Serial", "$ssl_client_serial"),
         ("X-Cert", "$ssl_client_escaped_cert"),
+        ("X-Folded", "$ssl_client_cert"),
         ("X-Until", "$ssl_client_v_end"),
     ];
     let headers = texts.map(|(name, value)| Header { name: name.into(), value: value.into() });
@@ -465,6 +466,9 @@ fn headers_may_name_what_a_connection_tells() {
     assert_eq!(value("x-print").len(), 40);
     assert!(!value("x-serial").is_empty() && value("x-until").ends_with(" GMT"));
     assert!(value("x-cert").starts_with("-----BEGIN%20CERTIFICATE-----%0A"));
+    let signs = [("%20", " "), ("%0A", " "), ("%2B", "+"), ("%2F", "/"), ("%3D", "=")];
+    let folded = signs.iter().fold(value("x-cert"), |text, (escaped, sign)| text.replace(escaped, sign));
+    assert_eq!(value("x-folded"), folded.trim_end());
 
     // That host did not request a certificate.
     assert_eq!(secure.get("/", "b.test", "").0, 200);

@@ -150,7 +150,6 @@ const MISSING: &[&str] = &[
     "session_log_id",
     "slice_range",
     "ssl_ciphers",
-    "ssl_client_cert",
     "ssl_client_raw_cert",
     "ssl_curves",
     "ssl_early_data",

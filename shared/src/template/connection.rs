@@ -51,6 +51,9 @@ pub enum OfCertificate {
     Fingerprint,
     /// `escaped_cert`: the whole certificate, as URL-encoded PEM.
     Escaped,
+    /// `cert`: the same as PEM in one line. nginx has a line break and a tab where this has a space, which is what becomes
+    /// of them in a header (RFC 9112, section 5.2).
+    Folded,
     /// `v_start`: start of its validity.
     Begins,
     /// `v_end`: end of its validity.
@@ -93,6 +96,7 @@ impl OfCertificate {
             "serial" => Self::Serial,
             "fingerprint" => Self::Fingerprint,
             "escaped_cert" => Self::Escaped,
+            "cert" => Self::Folded,
             "v_start" => Self::Begins,
             "v_end" => Self::Ends,
             "v_remain" => Self::Remains,
