@@ -2,6 +2,7 @@
 
 use shared::pattern::Pattern;
 use shared::policy::Replacement;
+use shared::template::{Template, Variable};
 
 use super::row::{Effect, Risk, Row, Spec};
 use super::snippets;
@@ -59,6 +60,18 @@ pub(crate) static PROXY_REDIRECT_TO: Row = Row {
     ..Row::NEW
 };
 
+/// `proxy-redirect-from`, the key.
+pub(crate) static PROXY_REDIRECT_FROM_OF_ALL: Row = Row {
+    value: &Spec(FROM_OF_ALL, Effect::Sets(|to, it| to.location.proxy_redirect_from = Some(it))),
+    ..PROXY_REDIRECT_FROM
+};
+
+/// `proxy-redirect-to`, the key.
+pub(crate) static PROXY_REDIRECT_TO_OF_ALL: Row = Row {
+    value: &Spec(TO_OF_ALL, Effect::Sets(|to, it| to.location.proxy_redirect_to = Some(it))),
+    ..PROXY_REDIRECT_TO
+};
+
 pub(super) static ROWS: &[&Row] =
     &[&PROXY_COOKIE_DOMAIN, &PROXY_COOKIE_PATH, &PROXY_REDIRECT_FROM, &PROXY_REDIRECT_TO];
 
@@ -84,15 +97,31 @@ const PATHS: Grammar<Replacement> = Grammar {
 /// Words of nginx' configuration, which may be in quotes: ingress-nginx does not check the ConfigMap, where they are used
 /// for attributes of cookies.
 const WORDS: Grammar<Replacement> = Grammar {
-    words: "off, or two words of nginx' configuration without variables",
+    words: "off, or two words of nginx' configuration whose variables have values",
     read: |text| {
         let words = snippets::words(text)?;
-        let has_variable = |word: &String| word.contains('$') && !word.starts_with('~');
-        let is_bad = |word: &String| word.chars().any(char::is_control) || has_variable(word);
-        (!words.iter().any(is_bad)).then(|| from_words(words.iter().map(String::as_str))).flatten()
+        let (from, to) = (words.first()?, words.get(1));
+        let are_fine = is_source(from) && to.is_none_or(|to| has_values(to, from.starts_with('~')));
+        are_fine.then(|| from_words(words.iter().map(String::as_str))).flatten()
     },
-    good: &["off", "/one/ /", r#"/ "/; Secure; HttpOnly""#],
-    bad: &["/one/", "/a /b /c", "/ '/; Secure", "~^/a(.*) /b$1", r#"/ "/\n""#],
+    good: &["off", "/one/ /", r#"/ "/; Secure; HttpOnly""#, "~^/a(.*) /b$1", "/$host/ /"],
+    bad: &["/one/", "/a /b /c", "/ '/; Secure", "/a /b$1", "/ /$nobody", r#"/ "/\n""#],
+};
+
+/// One such word.
+const FROM_OF_ALL: Grammar<String> = Grammar {
+    words: "off, default, or a word of nginx' configuration whose variables have values",
+    read: |text| word(text).filter(|word| is_source(word) && is_from(word)),
+    good: &["off", "default", "http://$host:8080/", "'~^http://([^:]+):[0-9]+(/.*)$'"],
+    bad: &["http://$nobody/", "/a /b", "~("],
+};
+
+/// The same; groups are those of the other key's pattern.
+const TO_OF_ALL: Grammar<String> = Grammar {
+    words: "off, or a word of nginx' configuration whose variables have values",
+    read: |text| word(text).filter(|word| has_values(word, true)),
+    good: &["off", "https://$host/", "$scheme://$1$2"],
+    bad: &["https://$nobody/", "/a /b", "$remote_user"],
 };
 
 /// A URL (ingress-nginx' `URLIsValidRegex`), one word.
@@ -122,6 +151,29 @@ fn from_words<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Replacemen
         (from, Some(to), None) if is_from(from) => Some(Replacement { from: from.into(), to: to.into() }),
         _ => None,
     }
+}
+
+/// The only word of a text, as nginx reads it.
+fn word(text: &str) -> Option<String> {
+    let [word] = <[String; 1]>::try_from(snippets::words(text)?).ok()?;
+    Some(word)
+}
+
+/// Whether what is replaced is a pattern, or a text that is known for each request.
+fn is_source(word: &str) -> bool {
+    word.starts_with('~') && !word.chars().any(char::is_control) || has_values(word, false)
+}
+
+/// Whether it is text of one line whose variables all have a value, groups of a pattern only if there is one.
+fn has_values(word: &str, has_groups: bool) -> bool {
+    let has_value = |variable: &Variable| match variable {
+        Variable::Capture(_) => has_groups,
+        // Nobody may have asked that user for a password.
+        Variable::Named(_) | Variable::User => false,
+        _ => true,
+    };
+    let template = Template::parse(word);
+    !word.chars().any(char::is_control) && template.is_moderate() && template.variables().all(has_value)
 }
 
 /// Whether the pattern after a `~` can be compiled.
@@ -175,6 +227,7 @@ mod tests {
         );
         assert_eq!(read("'~^/(a|b)$'   /"), expected("~^/(a|b)$", "/"));
         assert_eq!(read("off"), expected("", ""));
+        assert_eq!(read("~^/x(.*) /$host$1"), expected("~^/x(.*)", "/$host$1"));
         for text in ["/ /$1", "/a$x /", "/ \"/\\r\"", "/ '/", "/ /{x}", "a b c", "~( /"] {
             assert_eq!(read(text), None, "{text}");
         }

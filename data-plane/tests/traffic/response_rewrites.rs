@@ -154,11 +154,12 @@ fn redirects_lead_where_the_location_says() {
             ("/changed", redirecting("http://hello.test/", "https://goodbye.test/new/")),
             ("/off", redirecting("off", "http://goodbye.test/")),
             ("/default", redirecting("default", "http://goodbye.test/")),
+            ("/filled", redirecting("~^http://hello[.](.+)$", "$scheme://$host.$1")),
             ("/path", redirecting("http://hello.test/", "/new/")),
             ("/relative", relative),
         ],
     );
-    for service in ["changed", "off", "default", "path", "relative"] {
+    for service in ["changed", "off", "default", "filled", "path", "relative"] {
         proxy.endpoints(service, &[origin.address]);
     }
     let mut client = Client::new(proxy.http);
@@ -166,6 +167,7 @@ fn redirects_lead_where_the_location_says() {
         ("/changed", "https://goodbye.test/new/x?y=1", "5; url=https://goodbye.test/new/z"),
         ("/off", "http://hello.test/x?y=1", "5; url=http://hello.test/z"),
         ("/default", "http://hello.test/x?y=1", "5; url=http://hello.test/z"),
+        ("/filled", "http://a.test.test/x?y=1", "5; url=http://a.test.test/z"),
         ("/path", "http://a.test/new/x?y=1", "5; url=/new/z"),
         ("/relative", "/new/x?y=1", "5; url=/new/z"),
     ] {

@@ -1,9 +1,15 @@
 //! Rewrites redirects and cookies in an endpoint's response, if the location asks for it.
 
+use std::borrow::Cow;
+
+use shared::template::Variable;
+
+use super::variables::{self, Allowance};
 use super::{Exchange, HeaderScope, redirect};
 use crate::codec::head::Known;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::table::PathEntry;
+use crate::table::policy::response_rewrite::Asked;
 
 const REFRESH: &str = "Refresh";
 
@@ -16,16 +22,27 @@ pub(super) fn apply(exchange: &Exchange<'_>, location: &PathEntry, reply: &mut R
     if !is_endpoints || !location.policy.spoken.is_http() {
         return;
     }
-    // All fields together share the remaining matching budget of the request.
-    let (fields, steps) = (&mut reply.head.fields, &exchange.steps);
+    let asked = &Asked {
+        // All fields together share the remaining matching budget of the request.
+        steps: &exchange.steps,
+        fill: &|template, found| {
+            let filled = variables::filled_by(template, exchange, &mut Allowance::default(), |variable| {
+                let Variable::Capture(number) = variable else { return None };
+                let group = found.map_or(&b""[..], |(groups, text)| groups.get(usize::from(*number), text));
+                Some(Cow::Borrowed(group))
+            });
+            filled.ok()
+        },
+    };
+    let fields = &mut reply.head.fields;
     if rewrite.has_cookies() && fields.has(Known::SetCookie) {
-        let rewritten = |cookie: &[u8]| rewrite.cookie(cookie, steps).unwrap_or_else(|| cookie.to_vec());
+        let rewritten = |cookie: &[u8]| rewrite.cookie(cookie, asked).unwrap_or_else(|| cookie.to_vec());
         // In their order, which matters to clients.
         let cookies: Vec<_> = fields.all(Known::SetCookie).map(rewritten).collect();
         fields.remove(Known::SetCookie);
         cookies.into_iter().for_each(|cookie| fields.add(Known::SetCookie, cookie));
     }
-    if let Some(new) = fields.get(Known::Location).and_then(|value| rewrite.location(value, steps)) {
+    if let Some(new) = fields.get(Known::Location).and_then(|value| rewrite.location(value, asked)) {
         // As in nginx' own redirects: a path gets a scheme and host.
         let Exchange { call, head, .. } = exchange;
         let new = match new.starts_with(b"/") {
@@ -34,7 +51,7 @@ pub(super) fn apply(exchange: &Exchange<'_>, location: &PathEntry, reply: &mut R
         };
         fields.set(Known::Location, new);
     }
-    if let Some(new) = fields.get(REFRESH).and_then(|value| rewrite.refresh(value, steps)) {
+    if let Some(new) = fields.get(REFRESH).and_then(|value| rewrite.refresh(value, asked)) {
         fields.set(REFRESH, new);
     }
 }

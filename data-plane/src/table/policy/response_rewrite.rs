@@ -5,8 +5,9 @@ mod flags;
 
 use std::borrow::Cow;
 
-use shared::pattern::{Pattern, Steps};
+use shared::pattern::{Groups, Pattern, Steps};
 use shared::policy::{LocationPolicy, Replacement};
+use shared::template::Template;
 
 use self::flags::Flags;
 use super::PolicyError;
@@ -26,25 +27,38 @@ struct Attribute<'a> {
     value: Option<Cow<'a, [u8]>>,
 }
 
+/// What a pattern found, and in which text.
+pub type Found<'a> = Option<(&'a Groups, &'a [u8])>;
+
+/// What a request gives to the texts of these rules.
+pub struct Asked<'a> {
+    /// The budget of its patterns.
+    pub steps: &'a Steps,
+    /// Fills in a text with variables; `None`: it comes to too much, and nothing is replaced.
+    pub fill: &'a dyn Fn(&Template, Found<'_>) -> Option<Vec<u8>>,
+}
+
 /// Replaces one text by another.
 #[derive(Clone, Debug)]
 struct Replace {
     from: From,
-    to: Box<[u8]>,
+    to: Template,
 }
 
 #[derive(Clone, Debug)]
 enum From {
     /// This prefix is replaced.
-    Text(Box<[u8]>),
+    Text(Template),
     /// The whole value is replaced if this matches.
     Pattern(Pattern),
 }
 
 impl ResponseRewrite {
     pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<Self>>, PolicyError> {
-        let cookie = |field, configured: &Option<Replacement>| match configured {
-            Some(Replacement { from, to }) if !from.is_empty() => Replace::new(field, from, to).map(Some),
+        let cookie = |field, configured: &Option<Replacement>, read: fn(&str) -> &str| match configured {
+            Some(Replacement { from, to }) if !from.is_empty() => {
+                Replace::new(field, read(from), read(to)).map(Some)
+            }
             _ => Ok(None),
         };
         // nginx' default refers to the name of its own upstream, which no endpoint knows.
@@ -55,9 +69,10 @@ impl ResponseRewrite {
         let redirect = from.map(|from| Replace::new("proxy_redirect_from", from, to)).transpose()?;
         let rewrite = Self {
             // A leading dot has no meaning, here as in the attribute.
-            domain: cookie("proxy_cookie_domain", &configured.proxy_cookie_domain)?
-                .map(Replace::without_dots),
-            path: cookie("proxy_cookie_path", &configured.proxy_cookie_path)?,
+            domain: cookie("proxy_cookie_domain", &configured.proxy_cookie_domain, |text| {
+                text.strip_prefix('.').unwrap_or(text)
+            })?,
+            path: cookie("proxy_cookie_path", &configured.proxy_cookie_path, |text| text)?,
             flags: Flags::compile(configured.proxy_cookie_flags.as_ref())?,
             redirect: redirect.filter(|_| to != "off"),
         };
@@ -70,7 +85,7 @@ impl ResponseRewrite {
     }
 
     /// A `Set-Cookie` as the client should see it; `None`: unchanged.
-    pub fn cookie(&self, value: &[u8], steps: &Steps) -> Option<Vec<u8>> {
+    pub fn cookie(&self, value: &[u8], asked: &Asked<'_>) -> Option<Vec<u8>> {
         let mut attributes: Vec<_> = value.split(|byte| *byte == b';').map(Attribute::parse).collect();
         // As in nginx: without a value it is no cookie.
         attributes.first()?.value.as_ref()?;
@@ -78,9 +93,9 @@ impl ResponseRewrite {
         for it in attributes.iter_mut().skip(1) {
             let Some(text) = &it.value else { continue };
             let new = match it.name {
-                name if name.eq_ignore_ascii_case(b"domain") => self.new_domain(text, steps),
+                name if name.eq_ignore_ascii_case(b"domain") => self.new_domain(text, asked),
                 name if name.eq_ignore_ascii_case(b"path") => {
-                    self.path.as_ref().and_then(|it| it.apply(text, steps))
+                    self.path.as_ref().and_then(|it| it.apply(text, asked))
                 }
                 _ => None,
             };
@@ -89,31 +104,39 @@ impl ResponseRewrite {
                 changed = true;
             }
         }
-        changed |= self.flags.apply(&mut attributes, steps);
+        changed |= self.flags.apply(&mut attributes, asked.steps);
         changed.then(|| joined(&attributes, value.len() + 64))
     }
 
     /// Replaces a whole domain, ignoring case; a leading dot stays.
-    fn new_domain(&self, text: &[u8], steps: &Steps) -> Option<Vec<u8>> {
-        let Replace { from, to } = self.domain.as_ref()?;
+    fn new_domain(&self, text: &[u8], asked: &Asked<'_>) -> Option<Vec<u8>> {
+        let replace = self.domain.as_ref()?;
+        let From::Text(from) = &replace.from else { return replace.apply(text, asked) };
         let (dot, bare) = text.split_at(usize::from(text.first() == Some(&b'.')));
-        match from {
-            From::Text(from) => from.eq_ignore_ascii_case(bare).then(|| [dot, to].concat()),
-            From::Pattern(pattern) => pattern.is_match(text, steps).ok()?.then(|| to.to_vec()),
-        }
+        let is_it = asked.filled(from, None)?.eq_ignore_ascii_case(bare);
+        is_it.then(|| Some([dot, &asked.filled(&replace.to, None)?].concat())).flatten()
     }
 
     /// A `Location` as the client should see it; `None`: unchanged.
-    pub fn location(&self, value: &[u8], steps: &Steps) -> Option<Vec<u8>> {
-        self.redirect.as_ref()?.apply(value, steps)
+    pub fn location(&self, value: &[u8], asked: &Asked<'_>) -> Option<Vec<u8>> {
+        self.redirect.as_ref()?.apply(value, asked)
     }
 
     /// A `Refresh` header with its URL rewritten; `None`: unchanged.
-    pub fn refresh(&self, value: &[u8], steps: &Steps) -> Option<Vec<u8>> {
+    pub fn refresh(&self, value: &[u8], asked: &Asked<'_>) -> Option<Vec<u8>> {
         const URL: &[u8] = b"url=";
         let place = value.windows(URL.len()).position(|part| part.eq_ignore_ascii_case(URL))?;
         let (before, url) = value.split_at(place + URL.len());
-        Some([before, &self.location(url, steps)?].concat())
+        Some([before, &self.location(url, asked)?].concat())
+    }
+}
+
+impl Asked<'_> {
+    fn filled<'t>(&self, template: &'t Template, found: Found<'_>) -> Option<Cow<'t, [u8]>> {
+        match template.as_literal() {
+            Some(text) => Some(Cow::Borrowed(text.as_bytes())),
+            None => (self.fill)(template, found).map(Cow::Owned),
+        }
     }
 }
 
@@ -145,7 +168,7 @@ impl From {
         let pattern = match (text.strip_prefix("~*"), text.strip_prefix('~')) {
             (Some(text), _) => Pattern::anywhere(&format!("(?i){text}")),
             (None, Some(text)) => Pattern::anywhere(text),
-            (None, None) => return Ok(Self::Text(text.as_bytes().into())),
+            (None, None) => return Ok(Self::Text(Template::parse(text))),
         };
         pattern.map(Self::Pattern).map_err(|error| format!("{text:?} is {error}"))
     }
@@ -154,29 +177,46 @@ impl From {
 impl Replace {
     fn new(field: &'static str, from: &str, to: &str) -> Result<Self, PolicyError> {
         let from = From::parse(from).map_err(|problem| PolicyError { field, problem })?;
-        Ok(Self { from, to: to.as_bytes().into() })
+        Ok(Self { from, to: Template::parse(to) })
     }
 
-    fn without_dots(self) -> Self {
-        let bare = |text: Box<[u8]>| text.strip_prefix(b".").map(Box::from).unwrap_or(text);
-        let from = match self.from {
-            From::Text(text) => From::Text(bare(text)),
-            pattern @ From::Pattern(_) => pattern,
-        };
-        Self { from, to: bare(self.to) }
-    }
-
-    fn apply(&self, text: &[u8], steps: &Steps) -> Option<Vec<u8>> {
+    fn apply(&self, text: &[u8], asked: &Asked<'_>) -> Option<Vec<u8>> {
         match &self.from {
-            From::Text(from) => text.strip_prefix(&**from).map(|rest| [&self.to, rest].concat()),
-            From::Pattern(pattern) => pattern.is_match(text, steps).ok()?.then(|| self.to.to_vec()),
+            From::Text(from) => {
+                let rest = text.strip_prefix(&*asked.filled(from, None)?)?;
+                Some([&asked.filled(&self.to, None)?, rest].concat())
+            }
+            From::Pattern(pattern) => {
+                let groups = pattern.groups(text, asked.steps).ok()??;
+                asked.filled(&self.to, Some((&groups, text))).map(Cow::into_owned)
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use shared::template::Variable;
+
     use super::*;
+
+    /// Of a request whose variables are all `v`.
+    pub(super) fn plain(steps: &Steps) -> Asked<'_> {
+        Asked {
+            steps,
+            fill: &|template, found| {
+                let mut out = Vec::new();
+                let value = |variable: &Variable, out: &mut Vec<u8>| match (variable, found) {
+                    (Variable::Capture(number), Some((groups, text))) => {
+                        out.extend_from_slice(groups.get(usize::from(*number), text));
+                    }
+                    _ => out.push(b'v'),
+                };
+                template.fill(&mut out, 1 << 10, value).ok()?;
+                Some(out)
+            },
+        }
+    }
 
     fn replacing(from: &str, to: &str) -> Option<Replacement> {
         Some(Replacement { from: from.into(), to: to.into() })
@@ -190,7 +230,8 @@ mod tests {
         };
         let rewrite = ResponseRewrite::compile(&configured).unwrap().unwrap();
         move |cookie| {
-            let new = rewrite.cookie(cookie.as_bytes(), &Steps::new()).unwrap_or_else(|| cookie.into());
+            let new =
+                rewrite.cookie(cookie.as_bytes(), &plain(&Steps::new())).unwrap_or_else(|| cookie.into());
             String::from_utf8(new).unwrap()
         }
     }
@@ -231,18 +272,45 @@ mod tests {
         };
         let text = |new: Option<Vec<u8>>| new.map(|new| String::from_utf8(new).unwrap());
         let rewrite = redirect("http://a.test/", "https://b.test/new/").unwrap();
-        let location = |url: &str| text(rewrite.location(url.as_bytes(), &Steps::new()));
+        let location = |url: &str| text(rewrite.location(url.as_bytes(), &plain(&Steps::new())));
         assert_eq!(location("http://a.test/x?y=1").as_deref(), Some("https://b.test/new/x?y=1"));
         assert_eq!(location("http://A.test/x"), None, "in this case");
         assert_eq!(location("/x"), None);
-        let refresh = |value: &str| text(rewrite.refresh(value.as_bytes(), &Steps::new()));
+        let refresh = |value: &str| text(rewrite.refresh(value.as_bytes(), &plain(&Steps::new())));
         assert_eq!(refresh("5; URL=http://a.test/z").as_deref(), Some("5; URL=https://b.test/new/z"));
         assert_eq!((refresh("5"), refresh("5; url=/z")), (None, None));
         for (from, to) in [("off", "/x"), ("default", "/x"), ("http://a.test/", "off"), ("", "/x")] {
             assert!(redirect(from, to).is_none(), "{from} {to}");
         }
         let pattern = redirect("~*A[.]TEST", "/").unwrap();
-        assert_eq!(text(pattern.location(b"http://a.test/x", &Steps::new())).as_deref(), Some("/"));
+        assert_eq!(text(pattern.location(b"http://a.test/x", &plain(&Steps::new()))).as_deref(), Some("/"));
+    }
+
+    #[test]
+    fn texts_have_variables_and_groups() {
+        let (from, to) = ("~^http://([^:/]+):[0-9]+(/.*)$", "https://$host.$1$2");
+        let configured = LocationPolicy {
+            proxy_redirect_from: Some(from.into()),
+            proxy_redirect_to: Some(to.into()),
+            ..LocationPolicy::default()
+        };
+        let rewrite = ResponseRewrite::compile(&configured).unwrap().unwrap();
+        let steps = Steps::new();
+        let location = |url: &str| rewrite.location(url.as_bytes(), &plain(&steps));
+        assert_eq!(location("http://a.test:8080/x?y").as_deref(), Some(&b"https://v.a.test/x?y"[..]));
+        assert_eq!(location("http://a.test/x"), None);
+        for (domain, path, came, goes) in [
+            (
+                ("~[.]?b[.](.+)$", "$1"),
+                ("~^/one(/.*)?$", "/$host$1"),
+                "Domain=.b.test; Path=/one/x",
+                "Domain=test; Path=/v/x",
+            ),
+            ((".$host", "$host.$http_host"), ("/$host/", "/"), "Domain=V; Path=/v/x", "Domain=v.v; Path=/x"),
+            (("$host.test", "x"), ("/$host/", "/"), "Domain=w.test; Path=/w/", "Domain=w.test; Path=/w/"),
+        ] {
+            assert_eq!(cookies(domain, path)(&format!("a=b; {came}")), format!("a=b; {goes}"));
+        }
     }
 
     #[test]
@@ -271,10 +339,10 @@ mod tests {
         let cookie = format!("a=b; Path={}", "ab".repeat(1 << 10));
         let steps = Steps::of(4_000);
         for _ in 0..100 {
-            rewrite.cookie(cookie.as_bytes(), &steps);
+            rewrite.cookie(cookie.as_bytes(), &plain(&steps));
         }
         assert!(steps.take(1).is_err(), "all were charged");
-        assert_eq!(rewrite.cookie(b"a=b; Path=/c", &Steps::new()).unwrap(), b"a=b; Path=/");
-        assert_eq!(rewrite.cookie(b"a=b; Path=/c", &steps), None);
+        assert_eq!(rewrite.cookie(b"a=b; Path=/c", &plain(&Steps::new())).unwrap(), b"a=b; Path=/");
+        assert_eq!(rewrite.cookie(b"a=b; Path=/c", &plain(&steps)), None);
     }
 }
