@@ -23,6 +23,26 @@ pub(crate) static BIND_ADDRESS: Row = Row {
     ..Row::NEW
 };
 
+/// `bind-address-ipv4`. Its value is combined with that of `bind-address` where the settings are compiled.
+pub(crate) static BIND_ADDRESS_IPV4: Row = Row {
+    name: "bind-address-ipv4",
+    value: &Spec(LOCAL_IPV4, Effect::Sets(|to, it| to.location.bind_address = Some(one(it)))),
+    doc: "An address of the proxies that clients may connect to, in place of the first one of IPv4 in bind-address",
+    ..Row::NEW
+};
+
+/// `bind-address-ipv6`.
+pub(crate) static BIND_ADDRESS_IPV6: Row = Row {
+    name: "bind-address-ipv6",
+    value: &Spec(LOCAL_IPV6, Effect::Sets(|to, it| to.location.bind_address = Some(one(it)))),
+    doc: "An address in brackets, in place of the first one of IPv6 in bind-address",
+    ..Row::NEW
+};
+
+fn one(address: IpAddr) -> TextList {
+    TextList { values: vec![address.to_string()] }
+}
+
 /// `disable-ipv6`.
 pub(crate) static DISABLE_IPV6: Row = Row {
     name: "disable-ipv6",
@@ -157,6 +177,21 @@ const LOCAL: Grammar<(Vec<String>, Vec<String>)> = Grammar {
     },
     good: &["10.0.0.1, fd00::1"],
     bad: &[],
+};
+
+/// As it stands before the port of nginx' `listen`, so that it is one only.
+const LOCAL_IPV4: Grammar<IpAddr> = Grammar {
+    words: "an IPv4 address",
+    read: |text| text.parse().ok().map(IpAddr::V4),
+    good: &["10.0.0.2"],
+    bad: &["10.0.0.1,10.0.0.2", "fd00::1", "localhost"],
+};
+
+const LOCAL_IPV6: Grammar<IpAddr> = Grammar {
+    words: "an IPv6 address in brackets",
+    read: |text| text.strip_prefix('[')?.strip_suffix(']')?.parse().ok().map(IpAddr::V6),
+    good: &["[fd00::2]"],
+    bad: &["fd00::1", "[10.0.0.1]", "[fd00::1],[fd00::2]"],
 };
 
 /// A number.

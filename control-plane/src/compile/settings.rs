@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use shared::name::ObjectName;
+use shared::policy::TextList;
 use shared::resource::{Guard, Settings};
 
 use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, LOCATION_ONLY, STRICT_PATHS, Status};
@@ -152,6 +153,7 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
     for outer in levels {
         outer.put(&mut compiled.settings.defaults);
     }
+    compiled.bind(configmap);
     compiled.silence(configmap);
     compiled.settings.guards.sort_unstable();
     compiled.settings.guards.dedup();
@@ -159,6 +161,28 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
 }
 
 impl Compiled {
+    /// Addresses of one family that a key of its own says: the decoder of ingress-nginx puts it in place of the first one of
+    /// that family in the list.
+    fn bind(&mut self, configmap: Option<&ConfigMap>) {
+        let said = |row: &'static Row| -> Vec<String> {
+            let parsed = |text: &str| annotations::default(row, row.name, text.trim()).serving.location;
+            let list = texts_of(configmap, row.name).filter_map(|text| parsed(text).bind_address).last();
+            list.map(|list| list.values).unwrap_or_default()
+        };
+        let own = [said(&clients::BIND_ADDRESS_IPV4), said(&clients::BIND_ADDRESS_IPV6)];
+        if own.iter().all(Vec::is_empty) {
+            return;
+        }
+        let families =
+            said(&clients::BIND_ADDRESS).into_iter().partition::<Vec<_>, _>(|it| !it.contains(':'));
+        let values = own.into_iter().zip([families.0, families.1]);
+        let values = values.flat_map(|(own, listed)| {
+            let replaced = own.len();
+            own.into_iter().chain(listed.into_iter().skip(replaced))
+        });
+        self.settings.defaults.bind_address = Some(TextList { values: values.collect() });
+    }
+
     /// Writes no log that goes to the null device.
     fn silence(&mut self, configmap: Option<&ConfigMap>) {
         let of = |key| texts_of(configmap, key).next().map(str::trim).filter(|text| !text.is_empty());

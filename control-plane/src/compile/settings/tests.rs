@@ -356,6 +356,29 @@ fn an_item_that_is_none_is_left_out() {
 }
 
 #[test]
+fn an_address_of_one_family_has_a_key_of_its_own() {
+    let (all, v4, v6) = ("bind-address", "bind-address-ipv4", "bind-address-ipv6");
+    for (data, kept, problems) in [
+        (&[(v4, "10.0.0.1")][..], Some("10.0.0.1"), 0),
+        (&[(v6, "[fd00::1]")], Some("fd00::1"), 0),
+        (&[(v4, "10.0.0.1"), (v6, " [fd00::1] ")], Some("10.0.0.1|fd00::1"), 0),
+        (
+            &[(all, "fd00::1,10.0.0.1,10.0.0.2,fd00::2"), (v4, "10.0.0.3")],
+            Some("10.0.0.3|10.0.0.2|fd00::1|fd00::2"),
+            0,
+        ),
+        (&[(all, "10.0.0.1"), (v6, "[fd00::1]")], Some("10.0.0.1|fd00::1"), 0),
+        (&[(all, "10.0.0.1"), (v4, "")], Some("10.0.0.1"), 0),
+        (&[(v4, "10.0.0.1,10.0.0.2")], None, 1),
+        (&[(all, "10.0.0.1"), (v6, "fd00::1")], Some("10.0.0.1"), 1),
+    ] {
+        let (settings, faults) = compiled(data);
+        let values = settings.defaults.bind_address.map(|it| it.values.join("|"));
+        assert_eq!((values.as_deref(), faults.len()), (kept, problems), "{data:?}: {faults:?}");
+    }
+}
+
+#[test]
 fn what_is_written_to_the_null_device_is_not_written() {
     let (http, stream) = ("http-access-log-path", "stream-access-log-path");
     for (data, is_off) in [
