@@ -93,8 +93,10 @@ impl Claims {
         let has_patterns = won.iter().any(|path| makes_patterns(&policy, &path.path, path.kind));
         // Wildcard hosts have no `www.` counterpart (ingress-nginx).
         let is_name = !self.is_catch_all() && self.host.wildcard_suffix().is_none();
-        let asks_for_www = claim.parsed.serving.host.www == Some(true);
-        let asks_for_www = is_name && asks_for_www && !won.is_empty();
+        let asks_for_www = is_name && claim.parsed.serving.host.www == Some(true);
+        // ingress-nginx asks the declared paths, not the implicit "/".
+        let has_declared = || won.len() > usize::from(self.owns_implicit_root(claim));
+        let asks_for_www = asks_for_www && has_declared();
         part.touches_host = self.extras.note(claim, has_patterns, asks_for_www);
         if !won.is_empty() {
             part.used.extend(claim.errors.clone());
@@ -147,9 +149,12 @@ impl Claims {
     /// Whether it owns the implicit "/" without declaring it: the affinity cookie is for declared paths only
     /// (ingress-nginx).
     fn has_implicit_root(&self, claim: &Claim) -> bool {
+        self.owns_implicit_root(claim) && claim.paths(&self.host).iter().all(|path| &*path.path != "/")
+    }
+
+    fn owns_implicit_root(&self, claim: &Claim) -> bool {
         let root = self.location(&"/".into(), PathType::Prefix).filter(|it| it.index.is_none());
-        let is_mine = root.is_some_and(|root| root.owner.as_ref() == Some(&claim.age));
-        is_mine && claim.paths(&self.host).iter().all(|path| &*path.path != "/")
+        root.is_some_and(|root| root.owner.as_ref() == Some(&claim.age))
     }
 
     /// The fault of a `spec.defaultBackend` that claims the host's "/", which belongs to the first Ingress.

@@ -75,6 +75,24 @@ fn whoever_has_a_location_redirects_between_www_names() {
     assert_eq!(policy(&world, "a.test").www, None);
 }
 
+/// As in ingress-nginx, which reads the annotation for each path.
+#[test]
+fn a_host_without_paths_redirects_nobody() {
+    let mut world = World::default();
+    let of = |paths: &[(&str, &str)]| {
+        ingress("bare").at(1).rule("a.test", paths).annotation("from-to-www-redirect", "true")
+    };
+    world.apply(of(&[]));
+    assert_eq!(policy(&world, "a.test").www, None);
+    for path in ["/x", "/", "=/"] {
+        world.apply(of(&[(path, "echo")]));
+        assert_eq!(policy(&world, "a.test").www, Some(true), "{path}");
+    }
+    world.apply(of_a("older", 0));
+    world.apply(of(&[("/older", "echo")]));
+    assert_eq!(policy(&world, "a.test").www, None, "its only path is another one's");
+}
+
 #[test]
 fn patterns_have_no_www_name() {
     let mut world = World::default();

@@ -121,13 +121,13 @@ fn compile(host: &HostName, members: &[&Claim]) -> Outcome {
     let mut locations = locations(host, &mains, &mut outcome);
     attach(host, &canaries, &locations, &mut outcome);
     locations.sort_by_key(|it| it.place);
-    for Location { owner, path, kind, backend, .. } in &locations {
+    for Location { owner, path, kind, backend, place, .. } in &locations {
         let Some(owner) = owner else { continue };
         let said = &owner.parsed.serving;
         let is_whole = owner.has_rules || host.as_str() != CATCH_ALL;
         outcome.patterns |= shared::rewrites::makes_patterns(&said.location, path, *kind) && is_whole;
-        outcome.www |=
-            said.host.www == Some(true) && !matches!(host.as_str().as_bytes(), [b'_'] | [b'*', ..]);
+        let is_name = !matches!(host.as_str().as_bytes(), [b'_'] | [b'*', ..]);
+        outcome.www |= said.host.www == Some(true) && is_name && place.is_some();
         let won = (path.to_string(), *kind, backend.as_ref().map(ToString::to_string));
         outcome.routes.entry(owner.object()).or_default().push(won);
         outcome.used.entry(owner.object()).or_default().extend(backend.iter().chain(&owner.errors).cloned());
