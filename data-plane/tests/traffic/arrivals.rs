@@ -99,6 +99,26 @@ fn the_port_of_tls_overrules_what_a_request_says_of_its_scheme() {
     }
 }
 
+/// As in ingress-nginx, where it counts as any other scheme that is not http.
+#[test]
+fn an_empty_scheme_is_not_http() {
+    let (origin, mut proxy) = (Origin::says("in"), Proxy::start());
+    let forced = LocationPolicy { force_ssl_redirect: Some(true), ..LocationPolicy::default() };
+    proxy.policies(false, &[("/x", forced)]);
+    proxy.endpoints("x", &[origin.address]);
+    let defaults = LocationPolicy { use_forwarded_headers: Some(true), ..LocationPolicy::default() };
+    proxy.defaults(defaults);
+    let mut client = Client::new(proxy.http);
+    let mut status =
+        |said: &str| client.ask(&format!("GET /x HTTP/1.1\r\nHost: a.test\r\n{said}\r\n")).status;
+    assert_eq!((status(""), status("X-Forwarded-Proto: http\r\n")), (308, 308));
+    assert_eq!(status("X-Forwarded-Proto:\r\nX-Forwarded-Port:\r\n"), 200);
+    let seen = origin.seen().pop().unwrap();
+    for name in ["x-forwarded-proto", "x-forwarded-port", "x-forwarded-scheme", "x-scheme"] {
+        assert_eq!(seen.all(name), [""; 0], "{name}");
+    }
+}
+
 #[test]
 fn the_log_has_what_it_says_whoever_is_believed() {
     let origin = Origin::says("in");

@@ -40,11 +40,9 @@ impl Claims {
             addresses(head, forwarding, (forwarding.address_field.as_deref(), forwarding.last_only));
         let is_believed = believed.contains(address);
         let address = claimed.map_or(address, |list| forwarding::client(&list, address, believed));
-        let named = |known| {
-            let text = fields.joined(known).filter(|_| forwarding.takes_claims);
-            text.filter(|text| !text.is_empty())
-        };
-        let host = named(Known::XForwardedHost).and_then(|hosts| {
+        // An empty one counts (ingress-nginx): its scheme is not http, so that nobody is redirected.
+        let named = |known| fields.joined(known).filter(|_| forwarding.takes_claims);
+        let host = named(Known::XForwardedHost).filter(|hosts| !hosts.is_empty()).and_then(|hosts| {
             let first = hosts.split(|byte| *byte == b',').next().unwrap_or_default();
             Host::parse(Bytes::copy_from_slice(first.trim_ascii())).ok()
         });
