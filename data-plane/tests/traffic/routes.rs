@@ -1,7 +1,7 @@
 use data_plane::listen::PublicPorts;
 use data_plane::local::{Budgets, Limits};
-use shared::policy::{Canary, LocationPolicy, TextList};
-use shared::resource::{Denial, Host, PathType, Resource, Route};
+use shared::policy::{Canary, HostPolicy, LocationPolicy, TextList};
+use shared::resource::{Backend, Denial, Host, PathType, Resource, Route};
 
 use super::harness::*;
 
@@ -125,7 +125,7 @@ fn redirects() {
 #[test]
 fn statuses_that_redirect_nobody_have_the_url_as_their_text() {
     let mut proxy = Proxy::start();
-    let to = |status: u16| shared::policy::LocationPolicy {
+    let to = |status: u16| LocationPolicy {
         permanent_redirect: Some("/new?x=1".into()),
         permanent_redirect_code: Some(status.into()),
         ..Default::default()
@@ -263,6 +263,24 @@ fn health_of_the_proxy_on_nobodys_host() {
     assert_eq!(client.ask(&ask("10.0.0.1", "/healthz")).status, 503);
     proxy.host("a.test", false, &[("/x", PathType::Prefix, "echo")]);
     assert_eq!(client.get("/healthz").status, 404);
+}
+
+/// nginx prefers a pattern to the prefixes of its own paths, however short it is.
+#[test]
+fn patterns_of_nobodys_host_come_before_the_health_of_the_proxy() {
+    let (origin, mut proxy) = (Origin::says("app"), Proxy::start());
+    proxy.endpoints("echo", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    for (path, expected) in [("/.*", "app"), ("/(x|y)", "")] {
+        let policy = LocationPolicy { use_regex: Some(true), ..LocationPolicy::default() };
+        let route = Route { paths: vec![to(path, PathType::Prefix, "echo")], policy, ..Route::default() };
+        let host =
+            Host { policy: HostPolicy { regex: Some(true), ..HostPolicy::default() }, ..Host::default() };
+        proxy.config(vec![("_", Resource::Host(host)), ("ingress/ns/web/_", Resource::Route(route))]);
+        proxy.service("echo", Backend::default());
+        let answer = client.ask(&ask("10.0.0.1", "/healthz"));
+        assert_eq!((answer.status, answer.text()), (200, expected), "{path}");
+    }
 }
 
 #[test]

@@ -374,7 +374,7 @@ fn find(table: &HostTable, ask: &Ask<'_, '_>, normal: &Normalised<'_>) -> RouteO
             let location = redirect::with_slash(call, redirect, &head.host, &path, query);
             RouteOutcome::AddSlash(Arc::clone(entry), location)
         }
-        Match::Path(entry) if own.is_none_or(|own| takes(entry, own)) => RouteOutcome::Location {
+        Match::Path(entry) if own.is_none_or(|own| takes(host, entry, own)) => RouteOutcome::Location {
             entry: Arc::clone(entry),
             target,
             has_tls: is_plain && redirects(entry) && table.redirects_to_tls(name),
@@ -408,7 +408,8 @@ fn redirects(entry: &PathEntry) -> bool {
     entry.policy.redirect.ssl && !entry.stays_plain
 }
 
-/// Whether an Ingress has assigned one of the proxy's own paths to a backend.
-fn takes(entry: &PathEntry, own: &str) -> bool {
-    entry.declared().starts_with(own) && !matches!(entry.action, Action::DefaultBackend)
+/// Whether an Ingress has assigned one of the proxy's own paths to a backend. nginx prefers any pattern to a prefix.
+fn takes(host: &HostEntry, entry: &PathEntry, own: &str) -> bool {
+    let is_preferred = host.is_in_patterns() || entry.declared().starts_with(own);
+    is_preferred && !matches!(entry.action, Action::DefaultBackend)
 }
