@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use shared::policy::{ErrorAnswer, ErrorAnswerList, ErrorPlace, LocationPolicy, TextList};
+use shared::policy::{ErrorAnswer, ErrorAnswerList, ErrorPlace, LocationPolicy, Replacement, TextList};
 
 use super::harness::*;
 
@@ -85,6 +85,32 @@ fn another_path_of_the_host_is_served() {
         ("/app/to/nobody", 404),
     ] {
         assert_eq!(client.get(path).status, status, "{path}");
+    }
+}
+
+#[test]
+fn cookies_are_rewritten_where_they_are_from() {
+    let origin = |own: &'static str| {
+        Origin::new(move |_| {
+            let cookies = format!("{own}Set-Cookie: of={}; Path=/x\r\n", own.len());
+            (format!("HTTP/1.1 200 OK\r\n{cookies}Content-Length: 0\r\n\r\n").into_bytes(), true)
+        })
+    };
+    let (app, files) = (origin("X-Accel-Redirect: /files/x\r\n"), origin(""));
+    let below = |path: &str| LocationPolicy {
+        proxy_cookie_path: Some(Replacement { from: "/".into(), to: path.into() }),
+        ..LocationPolicy::default()
+    };
+    for (of_app, of_files, expected) in [
+        (below("/app/"), below("/files/"), ["of=0; Path=/files/x", "of=28; Path=/app/x"]),
+        (below("/app/"), LocationPolicy::default(), ["of=0; Path=/x", "of=28; Path=/app/x"]),
+        (LocationPolicy::default(), below("/files/"), ["of=0; Path=/files/x", "of=28; Path=/x"]),
+    ] {
+        let proxy = proxy(&[("/app", of_app), ("/files", of_files)], &app, &files);
+        let answer = Client::new(proxy.http).get("/app");
+        let mut cookies = answer.all("set-cookie");
+        cookies.sort_unstable();
+        assert_eq!(cookies, expected);
     }
 }
 

@@ -93,6 +93,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) has_password: bool,
     /// Whether the headers for backends have been set.
     pub(super) is_forwarded: bool,
+    /// Whether the cookies and redirects of its response are already those that clients see.
+    pub(super) is_rewritten: bool,
     /// The fleet's default backend, if it has one with endpoints.
     pub(super) fallback: Option<Arc<Upstream>>,
     /// Whether an error backend takes the place of the location's, which has no endpoints.
@@ -156,6 +158,7 @@ impl<'a> Exchange<'a> {
             is_let_in: false,
             has_password: false,
             is_forwarded: false,
+            is_rewritten: false,
             fallback: None,
             stands_in: false,
             has_pages_of_fleet: true,

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 
 use super::errors::{self, Challenges, Replaced};
-use super::{Exchange, phases};
+use super::{Exchange, phases, response_rewrite};
 use crate::codec::body::RequestBody;
 use crate::codec::head::Known;
 use crate::codec::path;
@@ -48,10 +48,11 @@ pub(super) async fn follow<'a, B: RequestBody>(
                 exchange.begin_again(to.path.to_vec(), to.query.to_vec());
                 Ok(())
             }
-            Way::Asked(reply) => match left.checked_sub(1) {
+            Way::Asked(mut reply) => match left.checked_sub(1) {
                 None => Err(500),
                 Some(fewer) => {
                     left = fewer;
+                    rewrite(exchange, &mut reply);
                     kept.add(&reply);
                     go(exchange, reply)
                 }
@@ -88,8 +89,19 @@ pub(super) async fn follow<'a, B: RequestBody>(
         reply.head.restate(status);
     }
     reply.close |= close;
+    if !kept.fields.is_empty() {
+        rewrite(exchange, &mut reply);
+        exchange.is_rewritten = true;
+    }
     kept.put(&mut reply);
     reply
+}
+
+/// As its own location says: each cookie is of one response (nginx).
+fn rewrite(exchange: &Exchange<'_>, reply: &mut Reply) {
+    if let Some(location) = exchange.location() {
+        response_rewrite::apply(exchange, location, reply);
+    }
 }
 
 /// Goes where a backend says; an error if that is no path, or one of those that nginx deems unsafe.

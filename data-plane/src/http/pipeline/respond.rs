@@ -54,7 +54,9 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     match exchange.location().or(redirecting.as_deref()) {
         Some(location) => {
             finish(&server.local, &location.policy.response_headers, &mut reply);
-            response_rewrite::apply(exchange, location, &mut reply);
+            if !exchange.is_rewritten {
+                response_rewrite::apply(exchange, location, &mut reply);
+            }
             affinity::say(exchange, &mut reply);
             reply.head.unchunked = location.policy.is_unchunked;
             put(exchange, &location.policy.response_headers, &mut reply);
