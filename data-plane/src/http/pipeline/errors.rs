@@ -42,46 +42,64 @@ pub(super) async fn replace<'a, B: RequestBody>(
     if reply.untold.is_some() || reply.is_said {
         return Replaced::By(reply);
     }
-    let close = reply.close;
-    if signs_in(exchange, location, &reply) {
-        exchange.info.attempts.redirected();
-        let mut reply = access::signin(exchange, location, reply);
-        reply.close |= close;
-        return Replaced::By(reply);
+    let (close, status) = (reply.close, reply.head.status);
+    let mut reply = match page(exchange, location, &reply) {
+        None => return Replaced::By(reply),
+        Some(Page::SignIn) => {
+            exchange.info.attempts.redirected();
+            access::signin(exchange, location, reply)
+        }
+        Some(Page::Instead(Instead::Answer(answer))) => {
+            return Replaced::By(shortcuts::in_place(exchange, answer, reply));
+        }
+        Some(Page::Instead(Instead::Place(place))) => return Replaced::Elsewhere(place, reply),
+        Some(Page::Backends(fleets)) => {
+            let errors = fleets.as_ref().unwrap_or(&location.policy.errors);
+            let first = Challenges::of(reply);
+            let mut reply = in_place(exchange, body, (location, errors), status).await;
+            first.put(&mut reply);
+            reply
+        }
+    };
+    reply.close |= close;
+    Replaced::By(reply)
+}
+
+/// What takes the place of a response.
+enum Page<'t> {
+    /// The redirect to the sign-in page.
+    SignIn,
+    /// What a snippet says.
+    Instead(&'t Instead),
+    /// What an error backend says: by these rules of the fleet, or by those of the location.
+    Backends(Option<Errors>),
+}
+
+fn page<'t>(exchange: &Exchange<'_>, location: &'t PathEntry, reply: &Reply) -> Option<Page<'t>> {
+    if signs_in(exchange, location, reply) {
+        return Some(Page::SignIn);
     }
-    let status = reply.head.status;
+    let errors = &location.policy.errors;
     let is_hosts = exchange.header_scope == HeaderScope::Host;
     if !location.is_denied() {
-        match instead(exchange, location, &reply) {
-            Some(Instead::Answer(answer)) => {
-                return Replaced::By(shortcuts::in_place(exchange, answer, reply));
-            }
-            Some(Instead::Place(place)) => return Replaced::Elsewhere(place, reply),
-            None => {}
+        if let Some(instead) = instead(exchange, location, reply) {
+            return Some(Page::Instead(instead));
         }
         // In nginx' configuration they hide the fleet's pages.
-        let errors = &location.policy.errors;
         if errors.are_fleets && errors.has_answers(has_pages(location), is_hosts) {
-            return Replaced::By(reply);
+            return None;
         }
     }
     // In nginx' configuration a denied location has no `error_page` of its own and inherits the fleet's. So does one
     // that lists none, unless its server has some: the one for clients without a certificate is enough for that. What the
     // host answers is outside of the location.
     let is_outside = location.is_denied() || is_hosts;
-    if !exchange.has_pages_of_fleet && (is_outside || location.policy.errors.are_fleets) {
-        return Replaced::By(reply);
+    if !exchange.has_pages_of_fleet && (is_outside || errors.are_fleets) {
+        return None;
     }
     let fleets = is_outside.then(|| exchange.call.server.with_table(|it| it.policy().errors.clone()));
-    let errors = fleets.as_ref().unwrap_or(&location.policy.errors);
-    if !is_replaced(exchange, location, errors, &reply) {
-        return Replaced::By(reply);
-    }
-    let first = Challenges::of(reply);
-    let mut reply = in_place(exchange, body, (location, errors), status).await;
-    reply.close |= close;
-    first.put(&mut reply);
-    Replaced::By(reply)
+    let is_listed = is_replaced(exchange, location, fleets.as_ref().unwrap_or(errors), reply);
+    is_listed.then_some(Page::Backends(fleets))
 }
 
 /// The ways in that a client is told of. As in nginx, it gets those of a 401 before those of its page.
@@ -122,14 +140,8 @@ fn instead<'t>(exchange: &Exchange<'_>, location: &'t PathEntry, reply: &Reply) 
 /// Whether a backend's response in place of an error is one that has a page of its own. nginx shows no second one, but its
 /// default.
 pub(super) fn is_second(exchange: &Exchange<'_>, reply: &Reply) -> bool {
-    let Some(location) = exchange.location().filter(|_| is_backends(reply)) else { return false };
-    let errors = &location.policy.errors;
-    let is_listed = || {
-        let has_answers = errors.has_answers(has_pages(location), exchange.header_scope == HeaderScope::Host);
-        !(errors.are_fleets && (has_answers || !exchange.has_pages_of_fleet))
-            && is_replaced(exchange, location, errors, reply)
-    };
-    signs_in(exchange, location, reply) || instead(exchange, location, reply).is_some() || is_listed()
+    let location = exchange.location().filter(|_| is_backends(reply));
+    location.is_some_and(|location| page(exchange, location, reply).is_some())
 }
 
 /// Whether a location has error pages itself, in nginx' configuration.
