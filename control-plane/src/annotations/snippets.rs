@@ -12,6 +12,7 @@ mod cookies;
 mod definitions;
 mod expires;
 mod framing;
+mod groups;
 mod headers;
 mod hints;
 mod internal;

@@ -17,6 +17,7 @@ use shared::policy::{
 use shared::template::{Template, Variable};
 
 use super::branches::{self, Branch};
+use super::groups::{self, named};
 use super::headers::{CHANGES_ANSWERS, SnippetContext};
 use super::tokens::Directive;
 use super::worlds::{Outcome, World, Worlds, depends_on_path};
@@ -63,16 +64,6 @@ pub(super) struct Taken {
     bytes: usize,
 }
 
-/// The variables of a text that have no meaning of their own.
-fn named(text: &str) -> Vec<String> {
-    let template = Template::parse(text);
-    let named = template.variables().filter_map(|it| match it {
-        Variable::Named(name) => Some(name.to_string()),
-        _ => None,
-    });
-    named.collect()
-}
-
 /// A directive with the directives in its block.
 pub(super) struct Node<'a> {
     pub(super) directive: &'a Directive,
@@ -102,6 +93,8 @@ impl Taken {
         let is_server = place == SnippetContext::Server;
         let mut taken = Self { rewrites, is_auth, is_server, ..Self::default() };
         let (mut rest, mut room) = (Vec::new(), Allowance::new(MOST_OF_PATTERNS));
+        let spelled_out = groups::spelled_out(directives, &mut room);
+        let directives = &spelled_out[..];
         let mut worlds = Worlds::new(directives);
         // nginx limits methods first: other methods have a configuration of their own, without what it rewrites.
         let (methods, others): (Vec<_>, Vec<_>) =

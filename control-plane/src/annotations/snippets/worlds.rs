@@ -250,7 +250,7 @@ impl World {
         let Some(name) = variables::target(directive).filter(|_| variables::sets_its_own(directive)) else {
             return;
         };
-        let value = directive.arguments().get(1).and_then(|text| self.filled(text));
+        let value = directive.arguments().get(1).and_then(|text| self.filled_by(text, groups));
         // In braces, a name cannot go on with what it is put in front of.
         let value = value.map(|text| Template::replaced(&text, |name| Some(format!("${{{name}}}"))));
         let value = value.filter(|text| text.len() <= MOST_BYTES);

@@ -278,6 +278,12 @@ fn headers_have_the_value_of_the_world_of_a_request() {
                 "$http_a Differs x, $host Lacks (.): 0",
             ],
         ),
+        // By their names.
+        ("if ($host ~ ^(?<v>.+)\\.a$) { set $w 1; }", &["$host Finds ^(?<v>.+)\\.a$: ${1} of 0"]),
+        (
+            "set $v 0; if ($host ~ ^(?<sub>.+)\\.a$) { set $v /$sub; }",
+            &["$host Finds ^(?<sub>.+)\\.a$: /${1} of 0", "$host Lacks ^(?<sub>.+)\\.a$: 0"],
+        ),
         // The groups are of an earlier pattern, or of none that is known.
         ("set $v $1;", &[]),
         ("if ($http_a = x) { set $v $1; }", &[]),
@@ -299,6 +305,8 @@ fn an_answer_has_the_groups_of_its_own_test() {
     };
     let set = "if ($host ~ ^(.+)\\.old$) { set $sub $1;";
     assert_eq!(answers(&format!("{set} return 301 https://$sub.new/; }}")), ["https://${1}.new/"]);
+    let named = "if ($host ~ ^(?<sub>.+)\\.old$) { return 301 https://$sub.new/; }";
+    assert_eq!(answers(named), ["https://${1}.new/"]);
     assert_eq!(answers(&format!("{set} }} return 301 https://$sub.new/;")), [""; 0]);
     assert_eq!(answers(&format!("{set} rewrite ^/(.*)$ /$sub/$1 last; }}")), [""; 0]);
 }
