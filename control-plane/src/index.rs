@@ -32,6 +32,7 @@ mod secrets;
 mod settings;
 mod slices;
 mod slot;
+mod stale;
 mod steps;
 mod streams;
 mod ticket_keys;
@@ -349,6 +350,7 @@ impl Index {
 
     /// Applies an event to the sites that refer to the object. Returns false if it has no other effect.
     fn hear_of(&mut self, object: &ObjectRef, event: &Event) -> bool {
+        let before = self.refs.stale(object).cloned();
         let sites = match event {
             Event::Held(_)
             | Event::Released(_)
@@ -367,6 +369,9 @@ impl Index {
         };
         for site in sites {
             self.look_again(site);
+        }
+        if self.refs.stale(object) != before.as_ref() {
+            self.tell_of_stale(object);
         }
         !matches!(event, Event::Unreadable { .. })
     }
@@ -397,8 +402,10 @@ impl Index {
         };
         let choice = self.refs.set(site, to, is_there);
         for object in self.refs.take_turned() {
-            if object.kind == ObjectKind::Secret {
-                self.dirty.secrets.insert(object.name);
+            match object.kind {
+                ObjectKind::Secret => _ = self.dirty.secrets.insert(object.name),
+                // One that nobody uses any more is not read, either.
+                _ => _ = self.dirty.problems.insert(object),
             }
         }
         choice

@@ -30,6 +30,8 @@ pub struct Compiled {
     pub is_rejected: bool,
     /// It is served, or an older version is served instead.
     pub is_served: bool,
+    /// It cannot be read again: there may be a newer version.
+    pub is_stale: bool,
     /// Of an Ingress: the hosts that it names.
     pub hosts: Arc<[Arc<str>]>,
     /// Of an Ingress: keys of the Backends that it refers to, sorted, each once.

@@ -207,6 +207,9 @@ impl Index {
                 warn(format!("it needs Secret {}, which does not exist: {then}", secret.name));
             }
         }
+        for what in Use::of_secrets() {
+            faults.extend(self.stale_of(&pin_site(what), |_| String::new()).into_iter().take(MOST));
+        }
         if let Some(why) = unreadable {
             let reason = format!("the record of a pin cannot be read: {why}");
             faults.push(Fault::new(Severity::Rejected, "", reason));

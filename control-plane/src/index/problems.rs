@@ -30,6 +30,10 @@ impl Index {
             );
             problems.push(problem(object, slot, Fault::new(Severity::Warning, "", reason)));
         }
+        if let Some(Fault { severity, field, reason }) = self.stale_fault(object) {
+            let location = String::new();
+            problems.push(Problem { object: object.clone().into(), field, severity, reason, location });
+        }
         problems.sort();
         problems.dedup();
         self.set_problems(object.clone().into(), problems)
@@ -231,8 +235,11 @@ impl Index {
             }
             if state.shown.tls_decided_by() == Some(object) {
                 self.judge_certificates(claim, host, state.shown.secrets(), &mut faults);
+                let site = Site { user: User::Host(host.clone()), what: Use::Certificate };
+                faults.extend(self.stale_of(&site, |secret| claim.tls.field(secret)));
             }
         }
+        faults.extend(self.stale_references(claim));
         for (key, field) in claim.references() {
             let Some(state) = self.backends.get(key) else {
                 continue;

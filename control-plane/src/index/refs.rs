@@ -3,7 +3,8 @@
 //!
 //! A *site* is one user with one purpose: the certificates of a host, the users file of an Ingress. Its references are
 //! set together. If one of them was not read yet, the site keeps its previous references until all are read: that is,
-//! read, known to be absent, or known to be undecodable. Timeouts and errors do not count.
+//! read, known to be absent, or known to be undecodable. Timeouts and errors do not count. What was read once and cannot
+//! be read again is *stale*: it stays in use, and people are told.
 //!
 //! **Invariant:** what a site uses was read; an object is wanted as long as a site refers to it or still uses it.
 
@@ -78,6 +79,8 @@ pub(super) struct Refs {
     wants: OrdSet<ObjectRef>,
     /// Wanted objects that were not read yet, with the error of the last attempt.
     awaited: BTreeMap<ObjectRef, Option<Arc<str>>>,
+    /// Wanted objects that were read, with the error since which they cannot be read again.
+    stale: BTreeMap<ObjectRef, Arc<str>>,
     /// Objects that got or lost a purpose since `take_turned`.
     turned: BTreeSet<ObjectRef>,
 }
@@ -127,6 +130,17 @@ impl Refs {
         newest.filter_map(|object| Some((object, self.awaited.get(object)?.as_ref())))
     }
 
+    /// Why an object that was read cannot be read again; `None`: it can, or was not read yet.
+    pub(super) fn stale(&self, object: &ObjectRef) -> Option<&Arc<str>> {
+        self.stale.get(object)
+    }
+
+    /// Those of a site.
+    pub(super) fn stale_of(&self, site: &Site) -> impl Iterator<Item = (&ObjectRef, &Arc<str>)> {
+        let newest = self.sites.get(site).into_iter().flat_map(|references| &references.newest);
+        newest.filter_map(|object| Some((object, self.stale.get(object)?)))
+    }
+
     /// Sets the references of a site. `is_there`: whether an object is known without being requested.
     pub(super) fn set(
         &mut self,
@@ -165,6 +179,7 @@ impl Refs {
 
     /// Notes that an object was read, or is known to be absent or undecodable. Returns the sites to compile again.
     pub(super) fn read(&mut self, object: &ObjectRef) -> Vec<Site> {
+        self.stale.remove(object);
         let Some(referred) = self.objects.get_mut(object) else {
             return Vec::new();
         };
@@ -175,11 +190,16 @@ impl Refs {
         referred.sites.iter().cloned().collect()
     }
 
-    /// Notes that reading an object failed and is retried. Returns the sites that were not told before.
+    /// Notes that reading an object failed and is retried. Returns the sites to compile again: those that were not told
+    /// before, and that wait for it.
     pub(super) fn failed(&mut self, object: &ObjectRef, reason: &Arc<str>) -> Vec<Site> {
-        let Some(referred) = self.objects.get_mut(object).filter(|referred| !referred.is_read) else {
+        let Some(referred) = self.objects.get_mut(object) else {
             return Vec::new();
         };
+        if referred.is_read {
+            self.stale.insert(object.clone(), Arc::clone(reason));
+            return Vec::new();
+        }
         if referred.failing.as_ref() == Some(reason) {
             return Vec::new();
         }
@@ -226,6 +246,7 @@ impl Refs {
                 self.objects.remove(object);
                 self.wants.remove(object);
                 self.awaited.remove(object);
+                self.stale.remove(object);
             }
         }
     }

@@ -74,6 +74,7 @@ impl Index {
             uid: known.map(|it| Arc::clone(&it.uid)).unwrap_or_default(),
             is_rejected,
             is_served,
+            is_stale: self.refs.stale(object).is_some(),
             hosts,
             backends: backends.into_iter().collect(),
             materials,

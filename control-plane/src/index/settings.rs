@@ -61,6 +61,9 @@ impl Index {
             && self.objects.unreadable(ObjectKind::ConfigMap, &self.options.configmap).is_some();
         for (reference, referred) in self.follow_settings(compiled.refs.keys()) {
             compiled.put(&reference, &referred);
+            let key = compiled.refs.get(&reference).cloned().unwrap_or_default();
+            let site = Site { user: User::Fleet, what: reference.what };
+            compiled.faults.extend(self.stale_of(&site, |_| key.clone()));
         }
         let Compiled { mut settings, mut faults, refs: _, allowed_headers, ticket_key, zones } = compiled;
         if is_unreadable {

@@ -104,11 +104,15 @@ impl Inspect {
         answer.pin = convert::pin(&head);
         let is_rejected = placed.as_ref().is_some_and(|placed| is_rejected(placed, problems));
         let is_held_back = extent.is_held_back();
-        if is_rejected || is_held_back {
+        let is_stale = placed.as_ref().is_some_and(|placed| placed.compiled.is_stale);
+        if is_rejected || is_held_back || is_stale {
             // Counts are about the newest version; an older one is served.
             answer.programmed = 0;
         }
-        answer.state = state(&answer, is_rejected, is_held_back).to_owned();
+        answer.state = match state(&answer, is_rejected, is_held_back) {
+            words::PROGRAMMED if is_stale => words::UNKNOWN.to_owned(),
+            state => state.to_owned(),
+        };
         Ok(answer)
     }
 

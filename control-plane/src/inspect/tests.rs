@@ -508,10 +508,10 @@ async fn all_is_said_only_where_all_were_heard() {
     let mut bench = bench();
     bench.host("one");
     let head = bench.inspect.published.head();
-    let made =
-        crate::placement::Compiled { resource_version: "7".into(), is_served: true, ..Default::default() };
+    use crate::placement::Compiled;
+    let made = Compiled { resource_version: "7".into(), is_served: true, ..Default::default() };
     let object = ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("default", "web") };
-    let news = vec![(object, crate::placement::Report::Compiled(made))];
+    let news = vec![(object.clone(), crate::placement::Report::Compiled(made.clone()))];
     bench.places.send_modify(|places| {
         places.settle(news, head.log_positions());
     });
@@ -558,6 +558,13 @@ async fn all_is_said_only_where_all_were_heard() {
     let back = ["a-1", "b-2"].map(|id| proxy(&bench.registry, id));
     back.iter().for_each(|seat| seat.update(&reached[0], &reached[1]));
     assert_eq!(said().await.state, "programmed");
+
+    let news = vec![(object, crate::placement::Report::Compiled(Compiled { is_stale: true, ..made }))];
+    bench.places.send_modify(|places| {
+        places.settle(news, head.log_positions());
+    });
+    let stale = said().await;
+    assert_eq!((&*stale.state, stale.programmed), ("unknown", 0), "there may be a newer version of it");
 
     let many = (0..status::NAMED + 5).map(|at| proxy(&bench.registry, &format!("m{at}-1")));
     let _many: Vec<_> = many.collect();

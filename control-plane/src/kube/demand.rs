@@ -295,6 +295,8 @@ impl Ledger {
         if !self.wanted.contains(object) {
             return None;
         }
+        // Even the version that the index has is news to it then.
+        let was_failing = self.is_failing(object);
         if !counts {
             self.consider(object);
             return None;
@@ -311,7 +313,7 @@ impl Ledger {
                 let revision = Some(item.revision.clone());
                 let is_same = self.had.insert(object.clone(), revision.clone()) == Some(revision);
                 self.consider(object);
-                (!is_same).then(|| sink::event(object.kind, Change::Put(item)))
+                (!is_same || was_failing).then(|| sink::event(object.kind, Change::Put(item)))
             }
             None => {
                 self.had.remove(object);

@@ -11,6 +11,7 @@ use super::restrictions::authorities;
 use crate::compile::referred::Referred;
 use crate::event::Event;
 use crate::objects::{Object, ObjectKind, ObjectRef, Secret};
+use crate::placement::Report;
 
 /// A world whose Secrets are read on demand.
 fn on_demand() -> World {
@@ -124,6 +125,62 @@ fn the_old_one_is_shown_even_where_it_went() {
     // Without a replacement it is removed at once.
     world.delete(ObjectKind::Secret, "new");
     assert_eq!(world.keys(Kind::Certificate), Vec::<String>::new());
+}
+
+/// Whether a Secret is reported as one that cannot be read again.
+fn is_stale(commit: &super::super::Commit, name: &str) -> Option<bool> {
+    commit.reports.iter().find_map(|(object, report)| match report {
+        Report::Compiled(made) if *object == cert(name) => Some(made.is_stale),
+        _ => None,
+    })
+}
+
+/// A renewed certificate would not be shown, and nobody knew.
+#[test]
+fn what_cannot_be_read_again_stays_and_its_owner_and_users_are_told() {
+    let mut world = with_old();
+    let of_secret = |world: &World| world.problems(ObjectKind::Secret, "old");
+    let commit = world.events([unreadable("old", "403: no")]);
+    assert!(commit.live.is_empty() && commit.config.is_empty(), "what was read stays in use");
+    assert_eq!(certificates(&world, "a.test"), Some(vec!["default/old".into()]));
+    assert_eq!(world.problems_of("web"), ["warning spec.tls[0].secretName"]);
+    assert_eq!(of_secret(&world), ["warning "]);
+    assert_eq!((awaited(&world).len(), is_stale(&commit, "old")), (0, Some(true)));
+    world.apply(web("old").annotation("ssl-redirect", "false"));
+    assert_eq!(world.problems_of("web").len(), 1, "an edit of its user changes nothing of it");
+
+    // The same version again.
+    let commit = world.apply(secret("old", 0));
+    assert_eq!((world.problems_of("web").len(), of_secret(&world).len()), (0, 0));
+    assert_eq!(is_stale(&commit, "old"), Some(false));
+
+    world.events([unreadable("old", "500")]);
+    world.delete(ObjectKind::Ingress, "web");
+    assert_eq!(of_secret(&world), Vec::<String>::new(), "nobody needs it");
+    world.events([applied(web("old")), applied(secret("old", 0)), unreadable("old", "500")]);
+    world.delete(ObjectKind::Secret, "old");
+    assert_eq!(of_secret(&world), Vec::<String>::new(), "it is gone");
+}
+
+#[test]
+fn annotations_whose_objects_cannot_be_read_again_are_told_of() {
+    let mut world = on_demand();
+    let web = || guarded("users").annotation("custom-headers", "default/map");
+    let map = || reference(ObjectKind::ConfigMap, "map");
+    world.events([applied(web()), applied(htpasswd("users", "ann:x"))]);
+    world.events([Event::Deleted(map())]);
+    let before = world.problems_of("web");
+    world.events([unreadable("users", "403")]);
+    let field = "warning metadata.annotations[nginx.ingress.kubernetes.io/auth-secret]".to_owned();
+    assert!(!before.contains(&field) && world.problems_of("web").contains(&field));
+    assert_eq!(users(&world, "default/users/auth-file"), Some(vec!["ann".into()]), "nobody is shut out");
+    world.apply(htpasswd("users", "bob:y"));
+    assert_eq!(world.problems_of("web"), before);
+
+    world.events([Event::Unreadable { object: map(), reason: "503".into() }]);
+    assert_eq!(world.problems(ObjectKind::ConfigMap, "map"), ["warning "]);
+    world.apply(guarded("users"));
+    assert_eq!(world.problems(ObjectKind::ConfigMap, "map"), Vec::<String>::new());
 }
 
 #[test]
@@ -457,6 +514,6 @@ fn what_was_read_and_cannot_be_read_again_is_not_awaited() {
     let mut world = with_old();
     world.events([unreadable("old", "503")]);
     assert_eq!(awaited(&world).len(), 0);
-    assert_eq!(world.problems_of("web"), Vec::<String>::new());
+    assert_eq!(world.problems_of("web"), ["warning spec.tls[0].secretName"]);
     assert_eq!(certificates(&world, "a.test"), Some(vec!["default/old".into()]));
 }

@@ -308,6 +308,29 @@ fn after_a_step_back_all_is_read_again() {
     assert_eq!(bench.next().as_deref(), Some("a"));
 }
 
+/// Else it would be said to be unreadable until it changes.
+#[test]
+fn what_can_be_read_again_is_told_though_it_did_not_change() {
+    let mut bench = Bench::new();
+    bench.ledger.namespace = Some("other".into());
+    bench.want(&["a"]);
+    bench.next();
+    assert!(is_applied(bench.read("a", 1)));
+    for expected in [None, Some("403"), None] {
+        bench.pass(AGAIN.1);
+        assert_eq!(bench.next().as_deref(), Some("a"));
+        match expected {
+            None => assert_eq!(bench.read("a", 1), None, "nothing new"),
+            Some(reason) => {
+                assert!(bench.failed("a", reason).is_some());
+                bench.pass(AGAIN.1);
+                bench.next();
+                assert!(is_applied(bench.read("a", 1)));
+            }
+        }
+    }
+}
+
 #[test]
 fn an_error_says_so_once_and_settles_nothing() {
     let mut bench = Bench::new();
