@@ -50,14 +50,16 @@ impl ControlPages {
         }
     }
 
-    /// What may not be read any more, and that the source does not answer. That is no reason to be not ready: it is the
+    /// What may not be read any more, or cannot be, and that the source does not answer. That is no reason to be not ready: it is the
     /// same for all replicas, and proxies that start must find one.
     fn unread(&self) -> String {
         let forbidden = self.start.source.forbidden();
         let forbidden =
             forbidden.iter().map(|it| format!("not read any more, and kept as it was: {}\n", it.reason));
         let unheard = self.start.source.unheard().map(|it| format!("this replica {}\n", it.stays()));
-        unheard.into_iter().chain(forbidden).collect()
+        let failing = self.start.source.failing();
+        let failing = failing.iter().map(|it| format!("{}\n", it.stays()));
+        unheard.into_iter().chain(forbidden).chain(failing).collect()
     }
 }
 

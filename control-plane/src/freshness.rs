@@ -1,13 +1,14 @@
-//! How fresh the data of a source is: counters per kind, what may not be read, and whether it answers at all, written by
-//! the source, read by metrics and readiness.
+//! How fresh the data of a source is: counters per kind, what may not be read or cannot be, and whether it answers at
+//! all, written by the source, read by metrics and readiness.
 //!
 //! **Invariant:** counters are plain atomics, and nobody holds the lock of the rest for longer than it takes to copy:
 //! neither readers nor the source ever wait.
 
+mod failing;
 mod unheard;
 mod unread;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,6 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use shared::clock;
 
 use crate::objects::ObjectKind;
+pub use failing::Failing;
 pub use unheard::Unheard;
 pub use unread::{ReadTo, Unread};
 
@@ -24,6 +26,7 @@ pub struct Freshness {
     kinds: Arc<[Cell; ObjectKind::ALL.len()]>,
     forbidden: Arc<Mutex<BTreeSet<Forbidden>>>,
     unread: Arc<Mutex<Unread>>,
+    failing: Arc<Mutex<BTreeMap<Arc<str>, Failing>>>,
     unheard: Arc<Mutex<Option<Unheard>>>,
 }
 
@@ -96,6 +99,21 @@ impl Freshness {
     /// A list was read.
     pub(crate) fn note_read(&self, list: &str) {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner).remove(list);
+    }
+
+    /// The lists that cannot be read or watched, by name.
+    pub fn failing(&self) -> Vec<Failing> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    pub(crate) fn note_failing(&self, failing: Failing) {
+        let list = Arc::clone(&failing.list);
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner).insert(list, failing);
+    }
+
+    /// A list and its watch work.
+    pub(crate) fn note_working(&self, list: &str) {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner).remove(list);
     }
 
     /// Whether the source does not answer; `None`: it does, or it is a folder.

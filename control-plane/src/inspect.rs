@@ -367,6 +367,10 @@ impl Service for Inspect {
             let problem = convert::forbidden(forbidden, is_ready);
             of_kinds.entry(problem.object.clone()).or_default().push(problem);
         }
+        for failing in self.start.source.failing() {
+            let problem = convert::failing(&failing, is_ready);
+            of_kinds.entry(problem.object.clone()).or_default().push(problem);
+        }
         let unheard = self.start.source.unheard().map(|it| convert::unheard(&it, is_ready));
         let of_source = unread.into_iter().chain(unheard);
         of_kinds.extend(of_source.map(|problem| (problem.object.clone(), vec![problem])));

@@ -91,6 +91,7 @@ pub struct Metrics {
     relists: Family<KindLabel, Gauge>,
     broken: Family<KindLabel, Gauge>,
     forbidden: Family<KindLabel, Gauge>,
+    failing_seconds: Family<KindLabel, Seconds>,
     unheard_seconds: Seconds,
     pinned: Gauge,
     pinned_until: Seconds,
@@ -139,6 +140,7 @@ impl Metrics {
             relists: Family::default(),
             broken: Family::default(),
             forbidden: Family::default(),
+            failing_seconds: Family::default(),
             unheard_seconds: Gauge::default(),
             pinned: Gauge::default(),
             pinned_until: Seconds::default(),
@@ -218,6 +220,8 @@ impl Metrics {
         );
         let help = "Lists of a kind of objects that may not be read: a right is missing";
         to.register("source_forbidden", help, self.forbidden.clone());
+        let help = "For how long lists or watches of a kind of objects have failed; 0: they work";
+        to.register("source_failing_seconds", help, self.failing_seconds.clone());
         let help = "For how long the API server has not answered; 0: it does";
         to.register("source_unheard_seconds", help, self.unheard_seconds.clone());
         let help = "Log lines lost because standard error was not read fast enough";
@@ -374,7 +378,7 @@ impl Metrics {
     fn read_source(&self, source: &Freshness) {
         let unheard = source.unheard().map_or(0.0, |it| it.span(clock::now()).as_secs_f64());
         self.unheard_seconds.set(unheard);
-        let forbidden = source.forbidden();
+        let (forbidden, failing) = (source.forbidden(), source.failing());
         for kind in ObjectKind::ALL {
             let figures = source.of(kind);
             let count = forbidden.iter().filter(|it| it.kind == kind).count();
@@ -383,6 +387,8 @@ impl Metrics {
             self.relists.get_or_create(&label).set(figures.relists as i64);
             self.broken.get_or_create(&label).set(figures.broken as i64);
             self.forbidden.get_or_create(&label).set(count as i64);
+            let spans = failing.iter().filter(|it| it.kind == kind).map(|it| it.span(clock::now()));
+            self.failing_seconds.get_or_create(&label).set(spans.max().unwrap_or_default().as_secs_f64());
             if let Some(heard) = figures.heard {
                 let at = heard.duration_since(UNIX_EPOCH).unwrap_or_default();
                 self.heard_seconds.get_or_create(&label).set(at.as_secs_f64());

@@ -13,7 +13,7 @@ use super::*;
 use crate::enrol::folder::Folder;
 use crate::enrol::keeper::{Keeper, Moment};
 use crate::enrol::vault::Vault;
-use crate::freshness::{Forbidden, Unheard};
+use crate::freshness::{Failing, Forbidden, Unheard};
 use crate::objects::ObjectKind;
 use crate::store::{Changes, Store};
 
@@ -66,6 +66,21 @@ fn who_may_not_read_any_more_is_ready_and_says_so() {
     pages.start.source.note_allowed(&forbidden);
     assert_eq!(asked(&pages).1, "ok\n");
     assert!(metrics().contains("firth_control_source_forbidden{kind=\"Secret\"} 0\n"));
+}
+
+#[test]
+fn who_cannot_read_a_kind_is_ready_and_says_since_when() {
+    let pages = pages(None);
+    let text = |path| String::from_utf8(pages.page(path, None).unwrap().body.to_vec()).unwrap();
+    let series = "firth_control_source_failing_seconds{kind=\"Secret\"}";
+    assert!(text("/metrics").contains(&format!("{series} 0.0\n")), "{}", text("/metrics"));
+    let since = (clock::now().checked_sub(Duration::from_secs(35)).unwrap(), std::time::UNIX_EPOCH);
+    let (kind, reason) = (ObjectKind::Secret, "a list was refused with 500: no".into());
+    pages.start.source.note_failing(Failing { kind, list: "secrets".into(), since, reason });
+    let said = "ok\nreading secrets fails since 1970-01-01T00:00:00Z (a list was refused with 500: no): what was read before stays in \
+                use, and what changes is seen late or not at all\n";
+    assert_eq!(asked(&pages), (StatusCode::OK, said.to_owned()));
+    assert!(text("/metrics").contains(&format!("{series} 35.")), "{}", text("/metrics"));
 }
 
 #[test]

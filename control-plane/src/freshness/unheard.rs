@@ -28,9 +28,11 @@ impl Unheard {
 impl fmt::Display for Unheard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { since, reason } = self;
-        write!(f, "has not heard the API server since ")?;
-        // To the second, in UTC.
-        jiff::Timestamp::try_from(since.1).map_or(Ok(()), |time| write!(f, "{time:.0}"))?;
-        write!(f, " ({reason})")
+        write!(f, "has not heard the API server since {} ({reason})", utc(since.1))
     }
+}
+
+/// To the second, in UTC.
+pub(super) fn utc(time: SystemTime) -> String {
+    jiff::Timestamp::try_from(time).map(|time| format!("{time:.0}")).unwrap_or_default()
 }

@@ -9,7 +9,7 @@ use shared::kind::Lane;
 use shared::proto::inspect;
 
 use super::reach::Reach;
-use crate::freshness::{Forbidden, Unheard};
+use crate::freshness::{Failing, Forbidden, Unheard};
 use crate::problem::{Problem, Severity};
 use crate::serve::message::{REFUSALS_MAX, Refused};
 use crate::serve::registry::Proxy;
@@ -138,6 +138,20 @@ pub(super) fn forbidden(Forbidden { kind, reason }: Forbidden, is_ready: bool) -
     };
     inspect::Problem {
         object: kind.as_str().to_owned(),
+        severity: Severity::Warning.as_str().to_owned(),
+        reason,
+        ..Default::default()
+    }
+}
+
+/// Objects whose lists or watches fail. `is_ready`: anything is offered.
+pub(super) fn failing(failing: &Failing, is_ready: bool) -> inspect::Problem {
+    let reason = match is_ready {
+        true => failing.stays(),
+        false => format!("{failing}: nothing is offered until it was read"),
+    };
+    inspect::Problem {
+        object: failing.kind.as_str().to_owned(),
         severity: Severity::Warning.as_str().to_owned(),
         reason,
         ..Default::default()

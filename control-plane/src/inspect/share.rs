@@ -10,7 +10,7 @@ use tonic::Status;
 
 use super::status::is_rejected;
 use super::{Inspect, convert, pick};
-use crate::freshness::ReadTo;
+use crate::freshness::{Failing, ReadTo, Unheard};
 use crate::objects::ObjectRef;
 use crate::peers::apart;
 use crate::peers::fleet::{About, Fleet};
@@ -137,9 +137,17 @@ impl Inspect {
             ended: self.peers.ended(),
             stale: self.peers.is_stale(),
             unread,
-            unheard: self.start.source.unheard().map(|it| it.stays()).unwrap_or_default(),
+            unheard: self.unheard(),
             ..inspect::ShareResponse::default()
         }
+    }
+
+    /// What is not heard of the API server, in words.
+    fn unheard(&self) -> String {
+        let source = &self.start.source;
+        let mut said: Vec<_> = source.unheard().iter().map(Unheard::stays).collect();
+        said.extend(source.failing().iter().map(Failing::stays));
+        said.join("; ")
     }
 
     /// The proxies of all replicas, by id, and the replicas.

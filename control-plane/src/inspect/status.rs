@@ -101,6 +101,7 @@ impl Inspect {
             of_fleet(&self.problems.borrow(), &self.configmap, object).map(convert::problem).collect();
         let forbidden = self.start.source.forbidden().into_iter();
         answer.fleet.extend(forbidden.map(|it| convert::forbidden(it, true)));
+        answer.fleet.extend(self.start.source.failing().iter().map(|it| convert::failing(it, true)));
         answer.pin = convert::pin(&head);
         let is_rejected = placed.as_ref().is_some_and(|placed| is_rejected(placed, problems));
         let is_held_back = extent.is_held_back();

@@ -9,7 +9,7 @@ use shared::resource::{Backend, Certificate, EndpointPort, Endpoints, Host, Reso
 use shared::version::{Claim, Lineage};
 use tokio_stream::StreamExt as _;
 
-use crate::freshness::{Forbidden, Unheard};
+use crate::freshness::{Failing, Forbidden, Unheard};
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::problem::{Problem, Severity};
 use crate::serve::message::Hello;
@@ -389,6 +389,32 @@ async fn what_may_not_be_read_is_among_the_problems() {
     );
 }
 
+/// Errors of one kind for hours were said nowhere.
+#[tokio::test]
+async fn lists_that_fail_are_said_of_kinds_objects_and_replicas() {
+    let mut bench = bench();
+    bench.host("one");
+    let since = (clock::now(), std::time::UNIX_EPOCH);
+    let reason = "a list was refused with 500: no";
+    for (kind, list) in [
+        (ObjectKind::Secret, "secrets in the namespace firth (decisions)"),
+        (ObjectKind::Secret, "the names of secrets in all namespaces"),
+    ] {
+        let failing = Failing { kind, list: list.into(), since, reason: reason.into() };
+        bench.inspect.start.source.note_failing(failing);
+    }
+    let asked = || Request::new(inspect::ListProblemsRequest::default());
+    let listed = async || bench.inspect.list_problems(asked()).await.unwrap().into_inner().problems;
+    let said = "reading the names of secrets in all namespaces fails since 1970-01-01T00:00:00Z (a list was refused with 500: no): what was \
+                read before stays in use, and what changes is seen late or not at all";
+    let told = listed().await;
+    assert_eq!((told.len(), &*told[1].object, &*told[1].reason), (2, "Secret", said));
+    let (_, replicas) = bench.inspect.fleet().await;
+    assert!(replicas[0].unread.ends_with(said), "{replicas:?}");
+    bench.inspect.start.source.note_working("the names of secrets in all namespaces");
+    assert_eq!(listed().await.len(), 1);
+}
+
 #[tokio::test]
 async fn the_pages_of_a_list_are_the_list() {
     let mut bench = bench();
@@ -542,6 +568,12 @@ async fn all_is_said_only_where_all_were_heard() {
     let told = said().await.fleet;
     assert_eq!((&*told[1].object, told[1].reason.ends_with(reason)), ("Service", true), "{told:?}");
     bench.inspect.start.source.note_allowed(&services);
+    let since = (clock::now(), std::time::UNIX_EPOCH);
+    let failing = Failing { kind: ObjectKind::Service, list: "services".into(), since, reason: "503".into() };
+    bench.inspect.start.source.note_failing(failing);
+    let told = said().await.fleet;
+    assert!(told[1].reason.starts_with("reading services fails since 1970"), "{told:?}");
+    bench.inspect.start.source.note_working("services");
 
     let [one, two] = ["a-1", "b-2"].map(|id| proxy(&bench.registry, id));
     let reached = [Lane::Config, Lane::Live].map(|lane| standing(&head, lane));

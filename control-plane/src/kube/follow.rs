@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures::io::{AsyncBufRead, AsyncBufReadExt as _};
 use kube::Client;
@@ -11,14 +11,14 @@ use shared::clock;
 use shared::name::ObjectName;
 use tokio::sync::{mpsc, watch};
 
-use super::KubeError;
 use super::ask::{self, AskError};
 use super::collection::Collection;
 use super::events::{self, Announcement};
 use super::rounds::Rounds;
 use super::watch::{Change, Revision, Todo, Watch, WatchInput, WatchOutput};
 use super::wire::{self, Decode};
-use crate::freshness::{Forbidden, Freshness, ReadTo};
+use super::{KubeError, now};
+use crate::freshness::{Failing, Forbidden, Freshness, ReadTo};
 use crate::objects::ObjectRef;
 
 /// Timeout of a list, which may be long.
@@ -114,7 +114,7 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
     /// # Errors
     /// If the sink is closed.
     pub(super) async fn run(mut self) -> Result<(), KubeError> {
-        let mut state = Watch::new(self.confirm_empty_list, clock::now());
+        let mut state = Watch::new(self.confirm_empty_list, now());
         let mut open = Open {
             stream: None,
             line: Vec::new(),
@@ -126,12 +126,12 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
             round: self.round.clone(),
         };
         loop {
-            let (todo, due) = (state.todo(clock::now()), state.due());
+            let (todo, due) = (state.todo(now()), state.due());
             let Some(input) = self.input(todo, due, &mut open).await else {
                 continue;
             };
             open.afresh = false;
-            for output in state.on(input, clock::now()) {
+            for output in state.on(input, now()) {
                 self.perform(output, &mut open).await?;
             }
         }
@@ -210,6 +210,17 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
                 }
             }
             WatchOutput::Removed { first, uid, gone, before } => self.note_removed(first, uid, gone, before),
+            WatchOutput::Failing { since, reason } => {
+                let wall = clock::wall().checked_sub(now().saturating_duration_since(since));
+                let since = (since, wall.unwrap_or(SystemTime::UNIX_EPOCH));
+                let (kind, list) = (self.collection.kind, self.collection.list_name().into());
+                self.freshness.note_failing(Failing { kind, list, since, reason: reason.into() });
+            }
+            WatchOutput::Works => {
+                let list = self.collection.list_name();
+                self.freshness.note_working(&list);
+                tracing::info!(kind = self.collection.kind.as_str(), "{list} can be read again");
+            }
             WatchOutput::Warning(reason) => {
                 tracing::warn!(kind = self.collection.kind.as_str(), "{reason}");
             }

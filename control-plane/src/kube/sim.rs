@@ -140,7 +140,11 @@ impl Followed {
                         told.inputs.push(Input::Events(vec![Event::HoldsListed]));
                     }
                 }
-                WatchOutput::Afresh | WatchOutput::Removed { .. } | WatchOutput::Warning(_) => {}
+                WatchOutput::Afresh
+                | WatchOutput::Removed { .. }
+                | WatchOutput::Failing { .. }
+                | WatchOutput::Works
+                | WatchOutput::Warning(_) => {}
             }
         }
         told

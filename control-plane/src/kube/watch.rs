@@ -20,10 +20,12 @@ use crate::removal::{self, SECOND_LOOK};
 
 mod delays;
 mod doubted;
+mod trouble;
 mod types;
 
 use self::delays::{AGAIN, Delays};
 use self::doubted::Doubted;
+use self::trouble::{Is, Trouble};
 pub(super) use self::types::{Change, Item, Revision, Todo, WatchInput, WatchOutput};
 
 /// The server ends a watch after this long; the next resumes at its revision.
@@ -88,8 +90,10 @@ pub(super) struct Watch<T> {
     unread: Option<u64>,
     /// A digest of what is known, once it was asked for.
     content: Option<u64>,
-    /// A connection failure was logged; not again until it succeeds.
-    complained: bool,
+    trouble: Trouble,
+    /// When the request that the input at hand is about was sent, and the time of that input.
+    asked: Instant,
+    stepped: Instant,
 }
 
 #[derive(Debug)]
@@ -132,7 +136,9 @@ impl<T> Watch<T> {
             round: None,
             unread: None,
             content: None,
-            complained: false,
+            trouble: Trouble::default(),
+            asked: now,
+            stepped: now,
         }
     }
 
@@ -155,13 +161,17 @@ impl<T> Watch<T> {
             Phase::Streaming(_) => (self.last_input + STREAM_SILENCE).min(self.opened + STREAMED_LIST),
             _ => self.opened + WATCH_LIFE + MARGIN,
         };
-        let others = [self.doubted.next(), self.waits_for_more(), self.probe_at];
+        let others = [self.doubted.next(), self.waits_for_more(), self.probe_at, self.works_at()];
         others.into_iter().flatten().fold(life, Instant::min)
     }
 
     /// Handles an input.
     pub(super) fn on(&mut self, input: WatchInput<T>, now: Instant) -> Vec<WatchOutput<T>> {
         let mut outputs = Vec::new();
+        // What breaks off worked until now.
+        let is_open = matches!(self.phase, Phase::Streaming(_) | Phase::Following);
+        self.asked = if is_open { now } else { self.stepped };
+        self.stepped = now;
         match input {
             WatchInput::Page { items, revision, more } => self.page(items, revision, more, now, &mut outputs),
             WatchInput::Opened => {
@@ -179,8 +189,7 @@ impl<T> Watch<T> {
             }
             WatchInput::Refused { code, reason } => self.refused(code, reason, now, &mut outputs),
             WatchInput::Failed(reason) => {
-                self.complain(reason, &mut outputs);
-                self.fail(now);
+                self.fail(reason, Is::Odd, now, &mut outputs);
             }
             WatchInput::Ended => self.ended(now, &mut outputs),
             WatchInput::Newest(revision) => self.newest(&revision, now, &mut outputs),
@@ -234,6 +243,7 @@ impl<T> Watch<T> {
                 self.doubted.forget(&item.name);
                 outputs.push(WatchOutput::Changes(vec![Change::Put(item)]));
                 self.sync_if_believed(now, outputs);
+                self.trouble.ends(outputs);
             }
             // The edge reads only while a stream is open.
             Phase::Idle | Phase::Listing { .. } => {}
@@ -258,6 +268,7 @@ impl<T> Watch<T> {
             Phase::Following => {
                 self.advance(revision);
                 self.doubted.forget(&name);
+                self.trouble.ends(outputs);
                 if self.known.remove(&name).is_some() {
                     outputs.push(WatchOutput::Changes(vec![Change::Gone(name)]));
                 }
@@ -282,8 +293,12 @@ impl<T> Watch<T> {
                 let items = std::mem::take(items).into_values().collect();
                 self.phase = Phase::Following;
                 self.listed(items, revision, now, outputs);
+                self.trouble.ends(outputs);
             }
-            Phase::Following => self.advance(&revision),
+            Phase::Following => {
+                self.advance(&revision);
+                self.trouble.ends(outputs);
+            }
             _ => {}
         }
     }
@@ -296,9 +311,10 @@ impl<T> Watch<T> {
     /// The server's history went back, so what is known cannot be trusted: a list is needed. A server may continue like
     /// this.
     fn went_back(&mut self, what: &str, to: &Revision, now: Instant, outputs: &mut Vec<WatchOutput<T>>) {
-        outputs.push(WatchOutput::Warning(format!("{what} went back from {} to {to}", self.highest)));
+        let reason = format!("{what} went back from {} to {to}", self.highest);
+        outputs.push(WatchOutput::Warning(reason.clone()));
         self.relist();
-        self.fail(now);
+        self.fail(reason, Is::Usual, now, outputs);
     }
 
     /// Handles a complete list: the only place that infers deletions.
@@ -309,7 +325,6 @@ impl<T> Watch<T> {
         now: Instant,
         outputs: &mut Vec<WatchOutput<T>>,
     ) {
-        self.complained = false;
         self.content = None;
         self.delays.allowed();
         let went_back = revision.number() < self.highest;
@@ -397,11 +412,11 @@ impl<T> Watch<T> {
         let transient = matches!(code, 401 | 408 | 429 | 500..);
         // Only for a list. Before one has succeeded, nothing is known about permissions.
         if code == 403 && self.at.is_none() && self.highest > 0 && !self.delays.is_forbidden(now) {
-            self.complain(format!("what was allowed is forbidden: {reason}"), outputs);
-            return self.fail(now);
+            return self.fail(format!("what was allowed is forbidden: {reason}"), Is::Odd, now, outputs);
         }
         if listing {
             if code == 403 {
+                self.trouble.ends(outputs);
                 let read_to = self.synced.then(|| self.read_to());
                 outputs.push(WatchOutput::Forbidden { reason, read_to });
                 // Another replica may have read more of it before it was forbidden.
@@ -412,19 +427,17 @@ impl<T> Watch<T> {
                 self.wait = Some(now + AGAIN.1);
                 return;
             }
-            if code != 410 {
-                self.complain(format!("a list was refused with {code}: {reason}"), outputs);
-            }
             // The rest of a paged list has expired: nothing of it is used.
             self.relist();
-            return self.fail(now);
+            let is = if code == 410 { Is::Usual } else { Is::Odd };
+            return self.fail(format!("a list was refused with {code}: {reason}"), is, now, outputs);
         }
+        let reason = format!("a watch was refused with {code}: {reason}");
         if self.at.is_none() {
             if opened || !transient {
                 self.list_paged();
             } else {
-                self.complain(format!("a watch was refused with {code}: {reason}"), outputs);
-                self.fail(now);
+                self.fail(reason, Is::Odd, now, outputs);
             }
             return;
         }
@@ -434,12 +447,11 @@ impl<T> Watch<T> {
             let calm = opened && self.spoke;
             self.relist();
             if !calm {
-                self.fail(now);
+                self.fail(reason, Is::Usual, now, outputs);
             }
             return;
         }
-        self.complain(format!("a watch was refused with {code}: {reason}"), outputs);
-        self.fail(now);
+        self.fail(reason, Is::Odd, now, outputs);
     }
 
     /// How far the list was read. Called while no watch is open.
@@ -459,14 +471,21 @@ impl<T> Watch<T> {
     fn ended(&mut self, now: Instant, outputs: &mut Vec<WatchOutput<T>>) {
         match self.phase {
             Phase::Streaming(_) => {
-                outputs.push(WatchOutput::Warning("a streamed list ended before it was complete".to_owned()));
+                let reason = "a streamed list ended before it was complete";
+                outputs.push(WatchOutput::Warning(reason.to_owned()));
                 self.list_paged();
-                self.fail(now);
+                self.fail(reason.to_owned(), Is::Usual, now, outputs);
             }
             // The normal end of a watch.
             _ if self.spoke || now >= self.opened + STREAM_SILENCE => self.phase = Phase::Idle,
-            _ => self.fail(now),
+            _ => self.fail("a watch ended at once".to_owned(), Is::Usual, now, outputs),
         }
+    }
+
+    /// When a watch that is open works although nothing happens on it, if something failed before.
+    fn works_at(&self) -> Option<Instant> {
+        let is_open = matches!(self.phase, Phase::Following);
+        (is_open && self.trouble.is_any()).then(|| self.opened + STREAM_SILENCE)
     }
 
     fn newest(&mut self, revision: &Revision, now: Instant, outputs: &mut Vec<WatchOutput<T>>) {
@@ -522,6 +541,9 @@ impl<T> Watch<T> {
             self.probed = [Some(now), self.probed[0]];
             outputs.push(WatchOutput::Probe);
         }
+        if self.works_at().is_some_and(|at| at <= now) {
+            self.trouble.ends(outputs);
+        }
         match self.phase {
             Phase::Streaming(_)
                 if now >= self.last_input + STREAM_SILENCE || now >= self.opened + STREAMED_LIST =>
@@ -557,22 +579,15 @@ impl<T> Watch<T> {
         self.relist();
     }
 
-    /// Logs a warning once until something works again: there are many retries.
-    fn complain(&mut self, reason: String, outputs: &mut Vec<WatchOutput<T>>) {
-        if !std::mem::replace(&mut self.complained, true) {
-            outputs.push(WatchOutput::Warning(format!("{reason}; this is tried again until it works")));
-        }
-    }
-
     /// Retries after a delay.
-    fn fail(&mut self, now: Instant) {
+    fn fail(&mut self, reason: String, is: Is, now: Instant, outputs: &mut Vec<WatchOutput<T>>) {
+        self.trouble.note(reason, is, (self.asked, now), outputs);
         self.phase = Phase::Idle;
         self.wait = Some(now + self.delays.again());
     }
 
     fn spoke(&mut self, now: Instant) {
         self.last_input = now;
-        self.complained = false;
         if matches!(self.phase, Phase::Following) {
             self.spoke = true;
             self.failures = 0;

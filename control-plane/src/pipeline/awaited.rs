@@ -75,9 +75,13 @@ impl Start {
         let forbidden = self.source.forbidden();
         let reasons: Vec<_> = forbidden.iter().map(|Forbidden { reason, .. }| &**reason).collect();
         let unheard = self.source.unheard().map(|it| format!(". This replica {it}")).unwrap_or_default();
+        let failing: String =
+            self.source.failing().iter().map(|it| format!(". This replica: {it}")).collect();
         match reasons.is_empty() {
-            true => format!("{awaited}{unheard}"),
-            false => format!("{awaited}{unheard}. Grant get, list and watch: {}", reasons.join("; ")),
+            true => format!("{awaited}{unheard}{failing}"),
+            false => {
+                format!("{awaited}{unheard}{failing}. Grant get, list and watch: {}", reasons.join("; "))
+            }
         }
     }
 }
@@ -85,7 +89,7 @@ impl Start {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::freshness::Unheard;
+    use crate::freshness::{Failing, Unheard};
 
     #[test]
     fn what_may_not_be_read_is_told_as_the_api_server_says_it() {
@@ -111,5 +115,15 @@ mod tests {
         start.source.note_unheard(Some(Unheard { since, reason: "no answer".into() }));
         let unheard = "This replica has not heard the API server since 1970-01-01T00:00:00Z (no answer)";
         assert_eq!(start.missing(), format!("{waits}. {unheard}"));
+        start.source.note_unheard(None);
+        let (kind, list) = (ObjectKind::Service, "services in all namespaces".into());
+        start.source.note_failing(Failing {
+            kind,
+            list,
+            since,
+            reason: "a list was refused with 500: no".into(),
+        });
+        let failing = "This replica: reading services in all namespaces fails since 1970-01-01T00:00:00Z (a list was refused with 500: no)";
+        assert_eq!(start.missing(), format!("{waits}. {failing}"));
     }
 }

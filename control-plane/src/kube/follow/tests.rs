@@ -199,3 +199,26 @@ async fn a_list_that_may_not_be_read_is_one_that_others_may_know_better() {
         assert_eq!((bench.unread(), bench.freshness.forbidden().len()), (0, 0), "{without:?}");
     }
 }
+
+/// The API server lists, and refuses to watch for good: nothing but the log named it.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_refused_is_known_to_fail_until_it_is_not() {
+    let is_refused = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let refused = Arc::clone(&is_refused);
+    let server = Fake::new(move |asked| match refused.load(std::sync::atomic::Ordering::Relaxed) {
+        true if is_watch(asked) => status(403),
+        false if is_watch(asked) => Reply::Silence,
+        _ => list(5),
+    });
+    let mut bench = Bench::new(&server, Without::Waits);
+    bench.until(Heard::Listed).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let failing = bench.freshness.failing();
+    let [failing] = &failing[..] else { panic!("{failing:?}") };
+    assert_eq!((failing.kind, &*failing.list), (ObjectKind::Secret, "secrets in all namespaces"));
+    assert_eq!(&*failing.reason, "a watch was refused with 403: no");
+    assert_eq!(bench.freshness.forbidden(), [], "the list may be read");
+    is_refused.store(false, std::sync::atomic::Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(bench.freshness.failing(), []);
+}

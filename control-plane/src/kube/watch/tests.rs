@@ -8,6 +8,7 @@ use super::delays::FORBIDDEN;
 use super::*;
 
 mod beliefs;
+mod failures;
 
 /// Objects are numbers, values are revisions.
 type World = BTreeMap<u8, u64>;
@@ -148,6 +149,8 @@ impl Edge {
                 | WatchOutput::Restored
                 | WatchOutput::Forbidden { .. }
                 | WatchOutput::Unread(_)
+                | WatchOutput::Failing { .. }
+                | WatchOutput::Works
                 | WatchOutput::Warning(_) => {}
             }
         }
@@ -531,7 +534,7 @@ fn what_was_allowed_is_not_forbidden_at_once() {
         }
     };
     edge.watch.on(WatchInput::Refresh(7), edge.now);
-    for _ in 0..20 {
+    for _ in 0..19 {
         edge.now += Duration::from_secs(1);
         assert!(forbid(&mut edge) <= AGAIN.1, "and a round waits for it");
     }

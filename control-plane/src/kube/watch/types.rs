@@ -99,6 +99,10 @@ pub(in crate::kube) enum WatchOutput<T> {
     Unread(u64),
     /// So many objects were removed because two lists lack them, of so many; no deletion was seen. `first` is one of them.
     Removed { first: ObjectName, uid: Arc<str>, gone: usize, before: usize },
+    /// Lists or watches have failed since then, for long enough to be said; and again for each other reason.
+    Failing { since: Instant, reason: String },
+    /// That is over.
+    Works,
     /// For the log.
     Warning(String),
 }

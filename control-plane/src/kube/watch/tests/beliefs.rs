@@ -382,6 +382,8 @@ fn that_there_is_no_way_through_is_said_once_until_there_is() {
     assert!(!warns(&watch.on(failed(), now)) && !warns(&watch.on(refused(500), now)));
     watch.on(WatchInput::Restored, now);
     watch.on(page(0..3, 5, false), now);
+    watch.on(WatchInput::Opened, now);
+    watch.on(mark(5), now);
     assert!(warns(&watch.on(failed(), now)));
     // Normal operation is not logged.
     let mut watch = knowing(3, now);
