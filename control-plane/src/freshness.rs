@@ -24,6 +24,7 @@ pub use unread::{ReadTo, Unread};
 #[derive(Clone, Debug, Default)]
 pub struct Freshness {
     kinds: Arc<[Cell; ObjectKind::ALL.len()]>,
+    heard: Arc<AtomicU64>,
     forbidden: Arc<Mutex<BTreeSet<Forbidden>>>,
     unread: Arc<Mutex<Unread>>,
     failing: Arc<Mutex<BTreeMap<Arc<str>, Failing>>>,
@@ -139,6 +140,12 @@ impl Freshness {
         let now = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
         let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         self.cell(kind).heard.store(millis, Ordering::Relaxed);
+        self.heard.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often anything was heard, of whichever kind.
+    pub(crate) fn times_heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
     }
 
     pub(crate) fn note_relist(&self, kind: ObjectKind) {

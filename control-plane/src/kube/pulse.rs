@@ -1,5 +1,6 @@
 //! Whether the API server answers. A watch on which nothing happens and one on which nobody is left look the same for
-//! minutes, so the cheapest list is asked for every few seconds, and what is not answered is told to people.
+//! minutes, so the cheapest list is asked for every few seconds, and what is not answered is told to people. It may be
+//! that list alone that fails: while watches are heard, so is the API server. What fails is said by each watch.
 //!
 //! **Invariant:** nothing that is served depends on it.
 
@@ -28,12 +29,21 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Never.
 pub(super) async fn keep(client: Client, probe: Collection, freshness: Freshness) -> Result<(), KubeError> {
     let mut heard = (now(), clock::wall());
+    let mut looked = (heard, freshness.times_heard());
     loop {
         sleep(EVERY).await;
         let asked = (now(), clock::wall());
-        match ask(&client, &probe).await {
+        let answer = ask(&client, &probe).await;
+        let (before, times) = std::mem::replace(&mut looked, (asked, freshness.times_heard()));
+        let is_any = looked.1 != times;
+        match answer {
             Ok(()) => {
                 heard = asked;
+                said(&freshness, None);
+            }
+            // Not before that, and perhaps later.
+            Err(_) if is_any => {
+                heard = before;
                 said(&freshness, None);
             }
             Err(reason) if now().saturating_duration_since(heard.0) >= SILENCE => {
@@ -105,5 +115,24 @@ mod tests {
             assert_eq!(freshness.unheard().map(|it| it.since), Some(since), "{code}: as long as it lasts");
             answers(if code == 0 { 403 } else { 200 });
         }
+    }
+
+    /// What is heard is not unheard, though one list of it fails.
+    #[tokio::test(start_paused = true)]
+    async fn who_is_told_of_changes_hears_the_api_server() {
+        let server = Fake::new(|_| status(503));
+        let freshness = Freshness::default();
+        let probe = Collection::all(ObjectKind::Ingress, None).metadata_only();
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(keep(server.client(), probe, freshness.clone()));
+        for _ in 0..9 {
+            freshness.note_heard(ObjectKind::Service);
+            sleep(EVERY).await;
+            assert_eq!(freshness.unheard(), None);
+        }
+        let last = now();
+        sleep(SILENCE * 3).await;
+        let unheard = freshness.unheard().expect("nothing is heard any more");
+        assert!(unheard.since.0 <= last && unheard.span(last) <= EVERY * 2, "{unheard:?}");
     }
 }
