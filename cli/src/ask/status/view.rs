@@ -10,6 +10,9 @@ use crate::ask::{pin, problems, proxies, replicas};
 use crate::moment;
 use crate::output::printable;
 
+/// The state of a version that the control plane has not seen. It says no such word itself.
+const UNSEEN: &str = "unseen";
+
 /// How many proxies serve an object; field names are the contract of `-o json`.
 #[derive(Debug, Serialize)]
 pub(super) struct View {
@@ -35,8 +38,7 @@ pub(super) struct View {
     /// Problems that concern every host.
     fleet: Vec<problems::Problem>,
     pin: Option<pin::Pin>,
-    /// The requested version, if the control plane has not seen it yet.
-    #[serde(skip)]
+    /// The requested version, if the control plane has not seen it yet: the state is "unseen" then.
     awaited: Option<String>,
 }
 
@@ -78,12 +80,14 @@ impl Proxy {
 impl View {
     pub(super) fn of(status: inspect::StatusResponse, wanted: Option<&str>) -> Self {
         let proxies = |list: Vec<inspect::ObjectProxy>| list.into_iter().map(Proxy::of).collect();
+        let awaited = wanted.filter(|_| !is_seen(&status, wanted)).map(str::to_owned);
         Self {
-            awaited: wanted.filter(|_| !is_seen(&status, wanted)).map(str::to_owned),
+            // All else is about an older version.
+            state: if awaited.is_some() { UNSEEN.to_owned() } else { status.state },
+            awaited,
             object: status.object,
             resource_version: status.resource_version,
             version: status.version,
-            state: status.state,
             deleted: status.deleted,
             total: status.total,
             programmed: status.programmed,
@@ -327,5 +331,12 @@ mod tests {
         for name in ["object", "version", "total", "programmed", "behind", "refused"] {
             assert!(!json[name].is_null(), "{name}");
         }
+        assert_eq!((&json["state"], &json["awaited"]), (&"programmed".into(), &serde_json::Value::Null));
+        let json = serde_json::to_value(View::of(status(), Some("900"))).unwrap();
+        assert_eq!(
+            (&json["state"], &json["awaited"]),
+            (&"unseen".into(), &"900".into()),
+            "it is no word of 812"
+        );
     }
 }
