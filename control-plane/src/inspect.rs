@@ -141,6 +141,12 @@ impl Inspect {
         Self { folder, ..self }
     }
 
+    /// The newest head, once it says anything.
+    fn offered(&self) -> Result<Arc<Head>, Status> {
+        let head = self.published.head();
+        if head.is_ready() { Ok(head) } else { Err(Status::unavailable(self.start.missing())) }
+    }
+
     pub(crate) fn into_server(self) -> InspectServer<Self> {
         InspectServer::new(self)
     }
@@ -256,7 +262,7 @@ impl Service for Inspect {
         if after.is_none() {
             self.read_quickly().await;
         }
-        let head = self.published.head();
+        let head = self.offered()?;
         let picked = pick::version(&head, &asked.version)?;
         let mut listed = Vec::new();
         for lane in [Lane::Config, Lane::Live] {
@@ -285,7 +291,7 @@ impl Service for Inspect {
         let asked = request.into_inner();
         let kind = pick::kind(&asked.kind)?;
         self.read_quickly().await;
-        let head = self.published.head();
+        let head = self.offered()?;
         let picked = pick::version(&head, &asked.version)?;
         let entry = picked.entry(kind, &asked.key)?;
         Ok(Response::new(inspect::GetResourceResponse {
@@ -303,6 +309,7 @@ impl Service for Inspect {
             limit => limit as usize,
         };
         self.read_quickly().await;
+        self.offered()?;
         let (reach, head, replicas) = self.reach().await;
         let versions = head.history.newest_first().zip(reach::offered(&head)).take(limit);
         let entries = versions.map(|(version, offered)| convert::history(version, offered, &reach)).collect();
@@ -318,7 +325,7 @@ impl Service for Inspect {
         if page.after(pick::place)?.is_none() {
             self.read_quickly().await;
         }
-        let head = self.published.head();
+        let head = self.offered()?;
         let (from, to) = pick::two(&head, &asked.from, &asked.to)?;
         let (from, to) = (from.into_version(), to.into_version());
         let Self { bodies, terms, .. } = self.clone();
@@ -372,8 +379,10 @@ impl Service for Inspect {
             of_kinds.entry(problem.object.clone()).or_default().push(problem);
         }
         let unheard = self.start.source.unheard().map(|it| convert::unheard(&it, is_ready));
-        let of_source = unread.into_iter().chain(unheard);
-        of_kinds.extend(of_source.map(|problem| (problem.object.clone(), vec![problem])));
+        let starting = (!is_ready).then(|| convert::starting(&self.start, self.folder.is_some()));
+        for problem in unread.into_iter().chain(unheard).chain(starting) {
+            of_kinds.entry(problem.object.clone()).or_default().push(problem);
+        }
         let objects = by_object.iter().map(|(object, problems)| (object.to_string(), Some(problems)));
         let listed = objects.chain(of_kinds.keys().map(|kind| (kind.clone(), None)));
         let behind = listed.filter(|(object, _)| after.is_none_or(|after| object.as_str() > after)).collect();

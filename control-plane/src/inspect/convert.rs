@@ -10,10 +10,14 @@ use shared::proto::inspect;
 
 use super::reach::Reach;
 use crate::freshness::{Failing, Forbidden, Unheard};
+use crate::pipeline::Start;
 use crate::problem::{Problem, Severity};
 use crate::serve::message::{REFUSALS_MAX, Refused};
 use crate::serve::registry::Proxy;
 use crate::store::{Head, PastVersion};
+
+/// What the problems of a cluster as a whole are about.
+const API_SERVER: &str = "API server";
 
 /// The newest version as users see it; empty before the first.
 pub(super) fn version(head: &Head) -> String {
@@ -165,9 +169,20 @@ pub(super) fn unheard(unheard: &Unheard, is_ready: bool) -> inspect::Problem {
         false => format!("this replica {unheard}: nothing is offered until it answers"),
     };
     inspect::Problem {
-        object: "API server".to_owned(),
+        object: API_SERVER.to_owned(),
         severity: Severity::Warning.as_str().to_owned(),
         reason,
+        ..Default::default()
+    }
+}
+
+/// That nothing is offered yet: no problem of any object may be known.
+pub(super) fn starting(start: &Start, is_folder: bool) -> inspect::Problem {
+    let object = if is_folder { "folder" } else { API_SERVER };
+    inspect::Problem {
+        object: object.to_owned(),
+        severity: Severity::Warning.as_str().to_owned(),
+        reason: format!("nothing is offered by this replica yet: {}", start.awaited()),
         ..Default::default()
     }
 }

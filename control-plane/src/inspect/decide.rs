@@ -69,7 +69,7 @@ impl Decider {
         }
         let head = self.published.head();
         if !head.is_ready() {
-            return Err(Status::unavailable("nothing is offered yet: this replica is starting"));
+            return Err(starting());
         }
         if asked.how == How::Rollback && asked.version.is_empty() {
             return Err(Status::invalid_argument(
@@ -102,7 +102,12 @@ impl Decider {
     /// Removes the pin that this replica knows of: also one that cannot be read or is not in force yet, but none that
     /// was stored in the meantime. Returns the head after that.
     pub(super) async fn unpin(&self) -> Result<Unpinned, Status> {
-        let revision = self.published.head().on_record.clone();
+        let head = self.published.head();
+        let revision = head.on_record.clone();
+        // Whether there is a pin is not known yet.
+        if !head.is_ready() && revision.is_none() {
+            return Err(starting());
+        }
         self.decide(PinChange::Erase { revision: revision.clone() }).await?;
         let is_over = |head: &Head| match &revision {
             None => true,
@@ -140,6 +145,10 @@ impl Decider {
             Err(_) => Err(Status::deadline_exceeded(format!("it is stored and not in force yet: {why}"))),
         }
     }
+}
+
+fn starting() -> Status {
+    Status::unavailable("nothing is offered yet: this replica is starting")
 }
 
 /// Whether the caller may decide. A caller with a certificate is an operator: the guard admits no other role to these

@@ -78,10 +78,7 @@ impl Inspect {
             let places = self.places.borrow();
             (places.get(object).cloned(), places.has_known(object))
         };
-        let head = self.published.head();
-        if !head.is_ready() {
-            return Err(Status::unavailable(self.start.missing()));
-        }
+        let head = self.offered()?;
         let known = self.problems_of(object);
         let problems = known.as_deref().unwrap_or_default();
         let extent = Extent::of(object, placed.as_deref(), &head).filter(|_| is_known);

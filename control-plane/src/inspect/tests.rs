@@ -310,7 +310,8 @@ impl<F: Future> Stepped<F> {
 
 #[tokio::test]
 async fn problems_are_listed_by_object() {
-    let bench = bench();
+    let mut bench = bench();
+    bench.host("one");
     let object = ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("default", "web") };
     let problem = Problem {
         object: object.clone().into(),
@@ -366,9 +367,10 @@ async fn what_may_not_be_read_is_among_the_problems() {
     let objects: Vec<_> = told.iter().map(|(object, _)| &**object).collect();
     assert_eq!(
         objects,
-        ["EndpointSlice", "EndpointSlice", "Ingress default/a", "Ingress default/b", "Service"]
+        ["API server", "EndpointSlice", "EndpointSlice", "Ingress default/a", "Ingress default/b", "Service"]
     );
-    assert!(told[4].1.ends_with("nothing is offered until it may: services is forbidden"), "{told:?}");
+    assert_eq!(told[0].1, "nothing is offered by this replica yet: nothing was read yet");
+    assert!(told[5].1.ends_with("nothing is offered until it may: services is forbidden"), "{told:?}");
 
     bench.commit("start", vec![entry("default", &Resource::Settings(Settings::default()))]);
     let told = listed(&bench).await;
@@ -527,6 +529,32 @@ async fn before_anything_is_offered_it_is_said_what_is_missing() {
     let object = inspect::StatusRequest { kind: "ingress".into(), namespace: "a".into(), name: "b".into() };
     let missing = bench.inspect.status(Request::new(object)).await.unwrap_err();
     assert_eq!((missing.code(), missing.message()), (tonic::Code::Unavailable, "nothing was read yet"));
+}
+
+/// It has no version, and no pin that it knows of: that is no answer.
+#[tokio::test]
+async fn who_has_read_nothing_says_so_whatever_is_asked() {
+    let bench = bench();
+    let it = &bench.inspect;
+    let resource =
+        inspect::GetResourceRequest { kind: "host".into(), key: "web.test".into(), ..Default::default() };
+    let refused = [
+        it.list_resources(Request::new(Default::default())).await.err(),
+        it.get_resource(Request::new(resource)).await.err(),
+        it.history(Request::new(Default::default())).await.err(),
+        it.diff(Request::new(Default::default())).await.err(),
+    ];
+    for refused in refused.map(Option::unwrap) {
+        assert_eq!(
+            (refused.code(), refused.message()),
+            (tonic::Code::Unavailable, "nothing was read yet"),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(it.decider.unpin().await.unwrap_err().code(), tonic::Code::Unavailable);
+    let problems = it.list_problems(Request::new(Default::default())).await.unwrap().into_inner().problems;
+    let told: Vec<_> = problems.iter().map(|it| (&*it.object, &*it.reason)).collect();
+    assert_eq!(told, [("API server", "nothing is offered by this replica yet: nothing was read yet")]);
 }
 
 #[tokio::test]

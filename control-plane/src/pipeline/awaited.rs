@@ -68,10 +68,15 @@ impl Default for Start {
 }
 
 impl Start {
-    /// Why nothing is offered yet.
-    pub fn missing(&self) -> String {
+    /// What is waited for before anything is offered.
+    pub fn awaited(&self) -> String {
         let awaited = self.awaited.borrow().as_ref().map(ToString::to_string);
-        let awaited = awaited.unwrap_or_else(|| "nothing was read yet".to_owned());
+        awaited.unwrap_or_else(|| "nothing was read yet".to_owned())
+    }
+
+    /// The same, with what may not or cannot be read.
+    pub fn missing(&self) -> String {
+        let awaited = self.awaited();
         let forbidden = self.source.forbidden();
         let reasons: Vec<_> = forbidden.iter().map(|Forbidden { reason, .. }| &**reason).collect();
         let unheard = self.source.unheard().map(|it| format!(". This replica {it}")).unwrap_or_default();
