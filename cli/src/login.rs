@@ -41,26 +41,41 @@ pub(crate) fn run(args: &LoginArgs) -> anyhow::Result<()> {
         who.role
     );
     somebody.write_for_login(&folder)?;
-    let hours = somebody.until().and_then(|until| until.duration_since(clock::wall()).ok());
-    let hours = hours.map_or(0, |left| left.as_secs().div_ceil(3600));
+    let left =
+        somebody.until().and_then(|until| until.duration_since(clock::wall()).ok()).unwrap_or_default();
     let shown = output::printable(&folder.display().to_string());
     output::print(&match args.output {
         Format::Text => {
             let address = args.server.split_once("://").map_or(args.server.as_str(), |(_, address)| address);
             let grpcurl = identity::grpcurl(&folder, address);
             format!(
-                "{} {}, for {hours} h, in {shown}\n  {} list\n",
+                "{} {}, for {}, in {shown}\n  {} list\n",
                 who.role,
                 who.name,
+                lasts(left),
                 output::printable(&grpcurl)
             )
         }
         Format::Json => {
-            let told = json!({"role": who.role.as_str(), "name": &*who.name, "group": &*who.group, "folder": shown, "hours": hours});
+            let told = json!({"role": who.role.as_str(), "name": &*who.name, "group": &*who.group, "folder": shown, "hours": hours(left), "seconds": left.as_secs()});
             format!("{told}\n")
         }
     })?;
     Ok(())
+}
+
+/// Hours begun: a certificate of a day has lost a moment by now.
+fn hours(left: Duration) -> u64 {
+    left.as_secs().div_ceil(3600)
+}
+
+/// A lifetime for people: in hours, if it has more than one; else in minutes or seconds.
+fn lasts(left: Duration) -> String {
+    match left.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..3600 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{} h", hours(left)),
+    }
 }
 
 async fn proof(args: &LoginArgs) -> anyhow::Result<(Trust, Proof)> {
@@ -74,4 +89,17 @@ async fn proof(args: &LoginArgs) -> anyhow::Result<(Trust, Proof)> {
     let access = Access { kubeconfig: args.kubeconfig.as_deref(), context: args.context.as_deref() };
     let Granted { token, roots } = grant(access, named(&args.account), named(&args.ca_secret)).await?;
     Ok((Trust::Roots(roots), Proof::AccountToken(token)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lifetime_is_not_longer_than_it_is() {
+        let said = |seconds| lasts(Duration::from_secs(seconds));
+        assert_eq!([0, 59, 119].map(said), ["0 s", "59 s", "119 s"]);
+        assert_eq!([121, 3_590].map(said), ["3 min", "60 min"]);
+        assert_eq!([3_600, 86_399].map(said), ["1 h", "24 h"]);
+    }
 }
