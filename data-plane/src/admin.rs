@@ -10,7 +10,7 @@ use http::StatusCode;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use shared::admin::{Page, Pages};
+use shared::admin::{self, Page, Pages};
 use shared::clock;
 use shared::drain::{Phase, Watcher};
 use tokio::sync::watch;
@@ -23,7 +23,6 @@ use crate::table::{Action, HostEntry, HostTable, Tables, Upstream};
 mod controller;
 mod management;
 mod process;
-mod text;
 
 /// The data behind the pages.
 #[derive(Clone, Debug)]
@@ -96,7 +95,7 @@ impl ProxyPages {
         if let Err(error) = encode(&mut families, &self.registry) {
             return Page::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"));
         }
-        let mut page = text::classic(&families);
+        let mut page = admin::classic(&families);
         let table = self.tables.current();
         let rules = table.policy().counting.clone().unwrap_or_default();
         self.metrics.requests(&rules, &self.labels, &mut page);

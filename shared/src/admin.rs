@@ -2,11 +2,13 @@
 //! response.
 
 mod serve;
+mod text;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
 
 pub use serve::{Bound, Limits, Listener, Local, serve, serve_within};
+pub use text::classic;
 
 /// Pages that the kubelet requests: they are answered on the connection's task, and wait for no other page.
 const PROBES: [&str; 3] = ["/healthz", "/readyz", "/livez"];
@@ -38,12 +40,6 @@ impl Page {
     /// JSON.
     pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Self {
         Self { status, content_type: "application/json", body: body.into() }
-    }
-
-    /// Prometheus' text format, OpenMetrics flavour.
-    pub fn metrics(body: impl Into<Bytes>) -> Self {
-        let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-        Self { status: StatusCode::OK, content_type, body: body.into() }
     }
 
     /// Prometheus' text format.

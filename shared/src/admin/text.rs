@@ -1,11 +1,11 @@
 //! Prometheus' text format, as on ingress-nginx' pages: OpenMetrics would not allow the counter name
-//! `nginx_ingress_controller_requests`.
+//! `nginx_ingress_controller_requests`, and not every scraper reads it.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 
 /// Converts an OpenMetrics page to Prometheus' text format, in which families have the same names as their samples.
-pub(super) fn classic(page: &str) -> String {
+pub fn classic(page: &str) -> String {
     let kinds: HashMap<&str, &str> =
         page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
     let mut out = String::with_capacity(page.len());
