@@ -36,7 +36,7 @@ use shared::clock;
 use shared::drain::{Phase, Watcher};
 use shared::kind::Lane;
 use shared::proto::config::{Goodbye, ProxyMessage, proxy_message};
-use shared::telemetry::{Seldom, chain};
+use shared::telemetry::{Seldom, chain, without_links};
 use shared::tls::connect::Doubt;
 use shared::version::{Root, Seq};
 use thiserror::Error;
@@ -139,7 +139,7 @@ enum Ended {
     Connect(#[from] tonic::transport::Error),
     #[error("no certificate for {whose}: {error}")]
     Certificate { whose: String, error: CertificateError },
-    #[error("{}: {}", .0.code(), .0.message())]
+    #[error("{}: {}", .0.code(), without_links(.0.message().to_owned()))]
     Status(Box<tonic::Status>),
     #[error("the control plane ended the stream")]
     Finished,

@@ -28,12 +28,27 @@ const FINISH: Duration = Duration::from_secs(1);
 static LOG: OnceLock<Lossy> = OnceLock::new();
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// An error with its causes, innermost last, on one line. Some errors repeat their cause: each text is there once.
+/// What links to the manual of a library begin with, in its errors.
+const LINK: &str = ": https://docs.rs/";
+
+/// An error with its causes, innermost last, on one line. Some errors repeat their cause: each text is there once. What
+/// they say to programmers is left out.
 pub fn chain(error: &dyn Error) -> String {
-    iter::successors(error.source(), |&error| error.source()).fold(error.to_string(), |text, cause| {
-        let cause = cause.to_string();
-        if text.contains(&cause) { text } else { format!("{text}: {cause}") }
-    })
+    let text =
+        iter::successors(error.source(), |&error| error.source()).fold(error.to_string(), |text, cause| {
+            let cause = cause.to_string();
+            if text.contains(&cause) { text } else { format!("{text}: {cause}") }
+        });
+    without_links(text)
+}
+
+/// The text of an error without a link to the manual of a library.
+pub fn without_links(text: String) -> String {
+    let Some((before, link)) = text.split_once(LINK) else {
+        return text;
+    };
+    let end = link.find([' ', ':', ',', ';', ')', '"']).unwrap_or(link.len());
+    format!("{before}{}", &link[end..])
 }
 
 /// The format of logs.
@@ -204,6 +219,16 @@ mod tests {
             "cannot connect: connection refused"
         );
         assert_eq!(chain(&failed("cannot connect")), "cannot connect: connection refused");
+    }
+
+    #[test]
+    fn nobody_is_sent_to_the_manual_of_a_library() {
+        let said = |text: &str| chain(&io::Error::other(text.to_owned()));
+        let ended = "peer closed connection without sending TLS close_notify";
+        let link = "https://docs.rs/rustls/latest/rustls/manual/_03_howto/index.html#unexpected-eof";
+        assert_eq!(said(&format!("transport error: {ended}: {link}")), format!("transport error: {ended}"));
+        assert_eq!(said(&format!("lost ({ended}: {link}); again")), format!("lost ({ended}); again"));
+        assert_eq!(said("expected https://docs.rs/"), "expected https://docs.rs/");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use shared::clock;
 use shared::proto::inspect;
+use shared::telemetry::without_links;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{awaited, connect, given, late, show};
@@ -96,7 +97,7 @@ async fn wait(args: &StatusArgs) -> anyhow::Result<inspect::StatusResponse> {
             Ok(Ok(status)) => return Ok(status),
             Ok(Err(error)) if !may_pass(&error) => return Err(error),
             Ok(Err(error)) => {
-                heard.say(format!("{error:#}"));
+                heard.say(without_links(format!("{error:#}")));
                 failed = Some(error);
                 if let Some(at) = again(Instant::now(), until) {
                     sleep_until(at).await;

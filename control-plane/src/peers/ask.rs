@@ -10,6 +10,7 @@ use std::time::Duration;
 use http::uri::PathAndQuery;
 use rustls::ClientConfig;
 use shared::proto::inspect;
+use shared::telemetry::without_links;
 use shared::tls::connect::Connector;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -111,7 +112,7 @@ async fn put(channel: Channel, request: inspect::ShareRequest) -> Answer {
     let answer = grpc.unary(Request::new(request), PathAndQuery::from_static(SHARE), codec).await;
     answer.map(tonic::Response::into_inner).map_err(|status| match std::error::Error::source(&status) {
         Some(source) => reason(source),
-        None => format!("{:?}: {}", status.code(), status.message()),
+        None => without_links(format!("{:?}: {}", status.code(), status.message())),
     })
 }
 
