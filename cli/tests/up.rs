@@ -496,6 +496,23 @@ fn other_flags_of_the_planes_come_from_the_environment() {
 }
 
 #[test]
+fn a_tcp_service_is_shown_with_its_endpoints() {
+    let dir = tempfile::tempdir().unwrap();
+    example(dir.path());
+    let port = refusing().port();
+    let services = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: tcp-services, namespace: ingress-nginx}}\n\
+         data: {{\"{port}\": \"default/web:80\"}}\n"
+    );
+    fs::write(dir.path().join("tcp.yaml"), services).unwrap();
+    let mut up = Up::start(dir.path());
+    let row = up.line(&format!("tcp {port}"));
+    assert!(row.ends_with("  default/web:80, 2 endpoints"), "{row}");
+    up.line("Ctrl-C stops");
+    assert!(get(&format!("127.0.0.1:{port}"), "").starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
 fn a_folder_that_is_not_there_is_said() {
     let done = Command::new(env!("CARGO_BIN_EXE_firth")).args(["up", "/no/such/folder"]).output().unwrap();
     assert_eq!(done.status.code(), Some(1));

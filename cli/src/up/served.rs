@@ -82,8 +82,7 @@ impl Served {
                 continue;
             };
             let backend = field(&body, "backend").as_str().unwrap_or_default().to_owned();
-            // `default/db/5432:tcp`: the port row says the transport.
-            let backend = backend.trim_end_matches(":tcp").trim_end_matches(":udp");
+            let backend = without_transport(&backend);
             let endpoints = source.endpoints(backend);
             served.ports.push((place, with_endpoints(dotted(backend), endpoints)));
         }
@@ -202,6 +201,11 @@ fn with_endpoints(service: String, endpoints: Option<usize>) -> String {
 /// `tcp-9000`, the key of a TCP service, as `tcp 9000`; `None` for HTTP and HTTPS.
 fn port_shown(key: &str) -> Option<String> {
     key.split_once('-').map(|(transport, port)| format!("{transport} {port}"))
+}
+
+/// `default/db/5432/tcp`, the key of the Backend of a TCP service, without the transport, which the row says anyway.
+fn without_transport(key: &str) -> &str {
+    key.strip_suffix("/tcp").or_else(|| key.strip_suffix("/udp")).unwrap_or(key)
 }
 
 /// `default/web/80` as `default/web:80`.

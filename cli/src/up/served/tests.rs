@@ -113,6 +113,18 @@ fn rows_say_what_happens_to_requests() {
     assert_eq!(exact.host_shown(), "canary.test.com (TLS)");
 }
 
+/// A port may be called as a transport is.
+#[test]
+fn the_key_of_a_port_is_that_of_a_service_and_a_transport() {
+    for (key, expected) in [
+        ("default/db/5432/tcp", "default/db/5432"),
+        ("a/dns/tcp/udp", "a/dns/tcp"),
+        ("a/b/tcp/tcp", "a/b/tcp"),
+    ] {
+        assert_eq!(without_transport(key), expected);
+    }
+}
+
 #[test]
 fn addresses_are_counted_in_every_form() {
     assert_eq!(addresses(&json!({"ipv4": [2_130_706_433, 2_130_706_434]})), 2);
