@@ -1,6 +1,6 @@
 //! Listening addresses as flags accept them.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Parses an IP address and a port.
 ///
@@ -8,6 +8,19 @@ use std::net::SocketAddr;
 /// What was expected, and what was found.
 pub fn parse(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("expected ADDRESS:PORT, such as 127.0.0.1:8080, got {text:?}"))
+}
+
+/// Whether a connection to one listening address might be one to the other: with `SO_REUSEPORT` the kernel lets both be
+/// bound, and deals connections out where they are the same. Port 0 is another port each time.
+pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let covers = |wide: IpAddr, ip: IpAddr| match wide {
+        IpAddr::V4(wide) => wide.is_unspecified() && ip.is_ipv4(),
+        // It includes IPv4.
+        IpAddr::V6(wide) => wide.is_unspecified(),
+    };
+    let [ip, other_ip] = [one, other].map(|address| address.ip().to_canonical());
+    let is_same = ip == other_ip || covers(ip, other_ip) || covers(other_ip, ip);
+    is_same && one.port() == other.port() && one.port() != 0
 }
 
 #[cfg(test)]
@@ -21,6 +34,25 @@ mod tests {
         }
         for text in ["", "80", ":80", "127.0.0.1", "localhost:80", "::1:80", "127.0.0.1:99999"] {
             assert!(parse(text).unwrap_err().contains("such as"), "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_overlap_where_one_connection_could_go_to_either() {
+        for (one, other, expected) in [
+            ("127.0.0.1:80", "127.0.0.1:80", true),
+            ("127.0.0.1:80", "127.0.0.1:81", false),
+            ("127.0.0.1:80", "127.0.0.2:80", false),
+            ("0.0.0.0:80", "127.0.0.1:80", true),
+            ("[::ffff:127.0.0.1]:80", "127.0.0.1:80", true),
+            ("[::]:80", "127.0.0.1:80", true),
+            ("[::]:80", "[::1]:80", true),
+            ("[::]:80", "0.0.0.0:80", true),
+            ("0.0.0.0:80", "[::1]:80", false),
+            ("127.0.0.1:0", "127.0.0.1:0", false),
+        ] {
+            let [one, other] = [one, other].map(|text| parse(text).unwrap());
+            assert_eq!((overlap(one, other), overlap(other, one)), (expected, expected), "{one} {other}");
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use shared::socket;
 use tokio::net::TcpSocket;
 
 use crate::args::UpArgs;
@@ -33,6 +34,8 @@ pub(super) enum PortError {
     InUse { flag: &'static str, addr: SocketAddr, other: SocketAddr },
     #[error("{flag} {addr}: cannot be bound")]
     Bind { flag: &'static str, addr: SocketAddr, source: io::Error },
+    #[error("{flag}: {addr} is taken by {of} {other}; choose another port for one of them")]
+    Twice { flag: &'static str, addr: SocketAddr, of: &'static str, other: SocketAddr },
     #[error(
         "--listen {addr}: expected a loopback address: both planes are in this process, and whoever runs it is its operator"
     )]
@@ -45,11 +48,23 @@ impl Ports {
         if !args.listen.ip().is_loopback() {
             return Err(PortError::Exposed { addr: args.listen });
         }
+        distinct(&[("--http", args.http), ("--https", args.https), ("--listen", args.listen)])?;
         let (held_http, http) = claim("--http", args.http)?;
         let (held_https, https) = claim("--https", args.https)?;
         let (held_listen, listen) = claim("--listen", args.listen)?;
         Ok((Self { http, https, listen }, Held { _sockets: [held_http, held_https, held_listen] }))
     }
+}
+
+/// A held port does not keep others from binding it, so that two flags with one address are not noticed there.
+fn distinct(named: &[(&'static str, SocketAddr)]) -> Result<(), PortError> {
+    for (at, (flag, addr)) in named.iter().copied().enumerate() {
+        let earlier = named[..at].iter().copied().find(|(_, other)| socket::overlap(*other, addr));
+        if let Some((of, other)) = earlier {
+            return Err(PortError::Twice { flag, addr, of, other });
+        }
+    }
+    Ok(())
 }
 
 fn claim(flag: &'static str, addr: SocketAddr) -> Result<(TcpSocket, SocketAddr), PortError> {
@@ -117,6 +132,24 @@ mod tests {
         let args = args(&format!("firth up . --http 127.0.0.1:0 --https {addr} --listen 127.0.0.1:0"));
         let error = Ports::claim(&args).unwrap_err().to_string();
         assert!(error.starts_with(&format!("--https {addr}: the address is in use")), "{error}");
+    }
+
+    #[test]
+    fn an_address_is_that_of_one_flag() {
+        for (line, expected) in [
+            (
+                "--http 127.0.0.1:4000 --https 127.0.0.1:4000",
+                "--https: 127.0.0.1:4000 is taken by --http 127.0.0.1:4000",
+            ),
+            (
+                "--http 0.0.0.0:4000 --https 127.0.0.1:4000",
+                "--https: 127.0.0.1:4000 is taken by --http 0.0.0.0:4000",
+            ),
+            ("--listen 127.0.0.1:8080", "--listen: 127.0.0.1:8080 is taken by --http 127.0.0.1:8080"),
+        ] {
+            let error = Ports::claim(&args(&format!("firth up . {line}"))).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
     }
 
     /// In a test, another `firth up` was given the same port in the meantime.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use shared::address::AddressSet;
 use shared::admin::Local;
-use shared::budget;
+use shared::{budget, socket};
 use tokio::sync::watch;
 use tracing::warn;
 
@@ -89,6 +89,12 @@ impl Plan {
         } = args;
         if http.is_empty() && https.is_empty() {
             bail!("nothing to serve on: expected --http ADDR, --https ADDR or both");
+        }
+        let pairs = http.iter().flat_map(|plain| https.iter().map(move |secure| (plain, secure)));
+        if let Some((plain, secure)) =
+            pairs.into_iter().find(|(plain, secure)| socket::overlap(**plain, **secure))
+        {
+            bail!("--https: {secure} is taken by --http {plain}; choose another port for one of them");
         }
         let identity = identity::of_process(node, zone, group);
         let proof = identity::proof(join, token_file.zip(ca));

@@ -76,6 +76,8 @@ async fn waits_and_ends_without_a_control_plane() {
 async fn arguments_that_do_not_fit_are_told_of() {
     let told = async |args| format!("{:#}", start(args).await.unwrap_err());
     assert!(told(args(&["--insecure"])).await.starts_with("nothing to serve on"));
+    let twice = args(&["--insecure", "--http=127.0.0.1:4000", "--https=[::1]:4000,0.0.0.0:4000"]);
+    assert!(told(twice).await.starts_with("--https: 0.0.0.0:4000 is taken by --http 127.0.0.1:4000"));
     let plain = args(&["--http=127.0.0.1:0", "--insecure=false"]);
     assert!(told(plain).await.contains("--insecure allows it"));
 }
