@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use shared::telemetry::Format as LogFormat;
 use shared::{duration, identity, socket};
@@ -362,9 +363,10 @@ pub(crate) struct UpArgs {
 
 impl Args {
     /// Parses the command line of this process; prints help or an error and exits if needed.
-    pub(crate) fn of_process() -> Self {
+    /// `variable`: the one that stands for a flag of the planes, given the command and the flag.
+    pub(crate) fn of_process(variable: impl Fn(&str, &str) -> Option<String>) -> Self {
         let words: Vec<OsString> = std::env::args_os().collect();
-        Self::parse_words(&words).unwrap_or_else(|error| error.exit())
+        Self::parse_words(&words).unwrap_or_else(|error| pointed(error, &words, variable).exit())
     }
 
     /// Parses arguments, the first of which is the name of the program.
@@ -378,6 +380,26 @@ impl Args {
         };
         Self::from_arg_matches(&command.no_binary_name(true).try_get_matches_from(words.iter().skip(1))?)
     }
+}
+
+/// The error about an unknown flag, with the variable that stands for it in place of advice that leads nowhere.
+fn pointed(
+    mut error: clap::Error,
+    words: &[OsString],
+    variable: impl Fn(&str, &str) -> Option<String>,
+) -> clap::Error {
+    let unknown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag.clone(),
+        _ => return error,
+    };
+    let command = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
+    if let Some(variable) = variable(command, &unknown) {
+        // A similar flag of this command is another one.
+        error.remove(ContextKind::SuggestedArg);
+        let tip = format!("set {variable} in the environment instead");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 /// The range that control planes accept.
@@ -482,6 +504,26 @@ mod tests {
         assert_eq!(args.http, "127.0.0.1:8080".parse().unwrap());
         assert_eq!(args.https, "127.0.0.1:8443".parse().unwrap());
         assert_eq!(args.listen, "127.0.0.1:15010".parse().unwrap());
+    }
+
+    #[test]
+    fn a_flag_of_a_plane_is_told_its_variable() {
+        let told = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let variable = |command: &str, flag: &str| {
+                (command == "up" && flag == "--configmap").then(|| "FIRTH_CONFIGMAP".to_owned())
+            };
+            pointed(parse(line).unwrap_err(), &words, variable).to_string()
+        };
+        for line in ["firth up it --configmap a/b", "firth up it --configmap=a/b", "firth up --configmap"] {
+            let error = told(line);
+            assert!(error.contains("tip: set FIRTH_CONFIGMAP in the environment instead\n"), "{error}");
+            assert!(!error.contains("to pass"), "{error}");
+        }
+        for line in ["firth up it --no-such-flag", "firth diff --configmap a/b"] {
+            assert!(!told(line).contains("in the environment"), "{}", told(line));
+        }
+        assert!(told("firth up it --htttp 127.0.0.1:1").contains("similar argument exists: '--http'"));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use args::{Args, Command};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let outcome = match Args::of_process().command {
+    let outcome = match Args::of_process(up::environment::variable).command {
         Command::Up(args) => up::run(args).map(|()| ExitCode::SUCCESS),
         Command::Check(args) => Ok(check::run(&args)),
         Command::Token(args) => token::run(&args).map(|()| ExitCode::SUCCESS),

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Command, CommandFactory as _};
+use clap::{Arg, Command, CommandFactory as _};
 
 use super::flags;
 
@@ -26,6 +26,25 @@ pub(crate) fn control(words: Vec<OsString>) -> anyhow::Result<control_plane::arg
 /// As [`control`].
 pub(super) fn data(words: Vec<OsString>) -> anyhow::Result<data_plane::args::Args> {
     flags::parse(data_command(), words)
+}
+
+/// The variable that stands for a flag of a plane (`--configmap`) where a command runs that plane. Where both planes have the flag it is the
+/// proxy's, as in the help.
+pub(crate) fn variable(command: &str, flag: &str) -> Option<String> {
+    let planes: &[fn() -> Command] = match command {
+        "up" => &[data_command, control_command],
+        "check" => &[control_command],
+        _ => return None,
+    };
+    let long = flag.strip_prefix("--")?;
+    let has_it = |arg: &&Arg| {
+        let aliases = arg.get_all_aliases().unwrap_or_default();
+        arg.get_long() == Some(long) || aliases.contains(&long)
+    };
+    planes.iter().find_map(|plane| {
+        let variable = plane().get_arguments().find(has_it)?.get_env()?.to_string_lossy().into_owned();
+        Some(variable)
+    })
 }
 
 fn control_command() -> Command {
@@ -75,5 +94,22 @@ mod tests {
         assert!(!control.contains("FIRTH_KUBECONFIG") && !data.contains("FIRTH_CA"));
         control_command().debug_assert();
         data_command().debug_assert();
+    }
+
+    #[test]
+    fn a_flag_has_the_variable_of_the_plane_that_a_command_runs() {
+        for (command, flag, expected) in [
+            ("up", "--configmap", Some("FIRTH_CONFIGMAP")),
+            ("check", "--tcp-services-configmap", Some("FIRTH_TCP_SERVICES_CONFIGMAP")),
+            ("up", "--admin", Some("FIRTH_ADMIN")),
+            ("check", "--admin", Some("FIRTH_CONTROL_PLANE_ADMIN")),
+            ("up", "--public-https-port", Some("FIRTH_PUBLIC_HTTPS_PORT")),
+            ("check", "--public-https-port", None),
+            ("up", "--kubeconfig", None),
+            ("up", "--no-such-flag", None),
+            ("diff", "--configmap", None),
+        ] {
+            assert_eq!(variable(command, flag).as_deref(), expected, "{command} {flag}");
+        }
     }
 }
