@@ -6,18 +6,28 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use control_plane::app::check::{Checked, check};
-use control_plane::problem::Severity;
+use control_plane::objects::{ObjectKind, ObjectRef};
+use control_plane::problem::{Problem, Severity};
 use control_plane::{Manifests, problem_message};
+use shared::name::ObjectName;
+use shared::proto::inspect;
 
 mod proxy;
 
 use crate::args::{CheckArgs, Format};
 use crate::ask::problems;
-use crate::output;
+use crate::classes::{Classes, Other};
 use crate::up::environment;
+use crate::{output, unread};
 
 /// The name of standard input, as an argument and in the places of problems.
 const INPUT: &str = "-";
+
+/// What is checked instead of the parts that kustomize makes manifests of.
+const INSTEAD: &str = "kubectl kustomize DIR | firth check -";
+
+/// Severity of what is not read, in JSON: it is no problem of an object, and --strict does not count it.
+const IGNORED: &str = "ignored";
 
 /// Exit code: nothing was checked. The same as of an invalid command line.
 const UNCHECKED: u8 = 2;
@@ -43,13 +53,18 @@ fn run_checked(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         let paths: Vec<_> = args.paths.iter().map(|path| path.display().to_string()).collect();
         bail!("there is nothing to check in {}", paths.join(", "));
     }
+    let mut classes = Classes::default();
+    manifests.events.iter().for_each(|event| classes.hear(event));
     let mut checked = check(&flags, manifests)?;
     // The worst first: rejected ones are.
     let refused = proxy::refused(&checked.config, &checked.live, &flags.configmap);
     checked.problems.splice(0..0, refused);
+    if checked.ours == 0 && !flags.ignore_ingress_classes {
+        checked.problems.extend(elsewhere(&classes, &flags.controller_class));
+    }
     output::print(&match args.output {
         Format::Text => text(&checked),
-        Format::Json => serde_json::to_string_pretty(&views(&checked))? + "\n",
+        Format::Json => serde_json::to_string_pretty(&json(&checked))? + "\n",
     })?;
     let fails = checked.is_refused() || (args.strict && !checked.problems.is_empty());
     Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -74,6 +89,33 @@ fn read(paths: &[PathBuf]) -> anyhow::Result<Manifests> {
     Ok(Manifests::of_texts(texts))
 }
 
+/// Where nothing is ours: the classes of other controllers.
+fn elsewhere(classes: &Classes, ours: &str) -> Vec<Problem> {
+    let others = classes.of_others(ours).into_iter();
+    let problem = |other: Other<'_>| {
+        let name = ObjectName::new("", other.class);
+        Problem {
+            object: ObjectRef { kind: ObjectKind::IngressClass, name }.into(),
+            field: "spec.controller".to_owned(),
+            severity: Severity::Warning,
+            reason: other.reason(ours),
+            location: String::new(),
+        }
+    };
+    others.map(problem).collect()
+}
+
+/// For programs: the problems as a running control plane sends them, then what is not read.
+fn json(checked: &Checked) -> Vec<problems::Problem> {
+    let unread = checked.ignored.iter().map(|kind| inspect::Problem {
+        object: kind.clone(),
+        severity: IGNORED.to_owned(),
+        reason: unread::line(kind, INSTEAD),
+        ..Default::default()
+    });
+    problems::views(checked.problems.iter().map(problem_message).chain(unread).collect())
+}
+
 /// As a running control plane sends them.
 fn views(checked: &Checked) -> Vec<problems::Problem> {
     problems::views(checked.problems.iter().map(problem_message).collect())
@@ -84,10 +126,7 @@ fn text(checked: &Checked) -> String {
     let Checked { problems: found, ingresses, ours, classless, ignored, .. } = checked;
     let mut text = problems::text(&views(checked));
     for kind in ignored {
-        text.push_str(&output::printable(&format!("not read: {kind}")));
-        if kind.starts_with("kustomize.config.k8s.io/") {
-            text.push_str(" (its patches are not applied: kubectl kustomize DIR | firth check -)");
-        }
+        text.push_str(&output::printable(&unread::line(kind, INSTEAD)));
         text.push('\n');
     }
     let noun = if *ingresses == 1 { "Ingress" } else { "Ingresses" };

@@ -3,6 +3,7 @@
 mod args;
 mod ask;
 mod check;
+mod classes;
 mod client;
 mod columns;
 mod identity;
@@ -11,6 +12,7 @@ mod login;
 mod moment;
 mod output;
 mod token;
+mod unread;
 mod up;
 mod value;
 

@@ -20,7 +20,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use control_plane::Companion;
 use data_plane::local::KnownNames;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use shared::drain::Signals;
@@ -72,7 +71,10 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
 
     let server = format!("https://{}", ports.listen);
     let authority = Authority::of(&args)?;
-    let mut control = start_control(&args, &ports, companion, authority.path())?;
+    let flags = control_flags(&args, &ports, authority.path())?;
+    let controller = (!flags.ignore_ingress_classes).then(|| flags.controller_class.clone());
+    let run = move |stop| control_plane::app::run_beside(flags, companion, stop);
+    let mut control = Plane::start("control plane", run)?;
     let me = tokio::select! {
         me = tokio::time::timeout(START, authority.operator(&server)) => me.context("the control plane has not issued a certificate in time")??,
         ended = control.ended() => return Err(ended),
@@ -117,9 +119,17 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     // Listen first, so that no change between the summary and the news is missed.
     let failed = |status| client::failed(&server, &status);
     let mut news = News::listen(inspect.clone()).await.map_err(failed)?;
-    let served = Served::ask(&mut inspect).await.map_err(failed)?;
+    let nothing = nothing(&dir, &args.classes.ingress_class, controller.as_deref(), &backends);
+    let served = Served::ask(&mut inspect, nothing).await.map_err(failed)?;
     output::print(&served.render(&args.dir, &ports, &program(), &identity))?;
     output::print(&backends.render())?;
+    let unread = backends.unread();
+    for line in &unread {
+        output::print(&format!("{}\n", output::printable(line)))?;
+    }
+    if !unread.is_empty() {
+        output::print("\n")?;
+    }
     output::print(&format!("edit a file in {dir} and watch it arrive; Ctrl-C stops\n\n"))?;
     loop {
         let line = tokio::select! {
@@ -140,6 +150,22 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     }
 }
 
+/// Why no Ingress is served, where there is none. `controller`: that of the classes that are served, unless classes are ignored.
+fn nothing(dir: &str, class: &str, controller: Option<&str>, backends: &Backends) -> String {
+    let Some(controller) = controller else {
+        return format!("{dir} has no Ingress with the annotation kubernetes.io/ingress.class: {class}");
+    };
+    let others = backends.classes().of_others(controller);
+    if others.is_empty() {
+        return format!(
+            "{dir} has no Ingress of class {class}, or of another one of controller {controller}"
+        );
+    }
+    let reasons =
+        others.iter().map(|other| format!("IngressClass {}: {}", other.class, other.reason(controller)));
+    output::printable(&reasons.collect::<Vec<_>>().join("; "))
+}
+
 /// The name that this program was run as, so that printed commands work even if it is not installed.
 fn program() -> String {
     let called = std::env::args_os().next();
@@ -152,12 +178,12 @@ async fn stop(data: Plane, control: Plane) -> anyhow::Result<()> {
     control.stop().await
 }
 
-fn start_control(
+/// The command line of the control plane, with the environment.
+fn control_flags(
     args: &UpArgs,
     ports: &Ports,
-    companion: Companion,
     authority: &Path,
-) -> anyhow::Result<Plane> {
+) -> anyhow::Result<control_plane::args::Args> {
     let mut words =
         vec!["firth-control-plane".into(), "--manifests".into(), args.dir.clone().into_os_string()];
     words.extend(["--listen".into(), ports.listen.to_string().into()]);
@@ -170,8 +196,7 @@ fn start_control(
     if let Some(dir) = &args.state_dir {
         words.extend(["--state-dir".into(), dir.join("control-plane").into_os_string()]);
     }
-    let args = environment::control(words)?;
-    Plane::start("control plane", move |stop| control_plane::app::run_beside(args, companion, stop))
+    environment::control(words)
 }
 
 fn start_data(

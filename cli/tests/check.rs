@@ -157,6 +157,46 @@ fn what_names_no_class_is_judged_as_it_is_served_by_up() {
     assert!(said(&ignored).contains("1 Ingress, 0 of a class that is served, 1 warning"), "{ignored:?}");
 }
 
+/// As in a cluster with two controllers, whose manifests were exported whole.
+#[test]
+fn where_nothing_is_ours_the_flag_that_is_missing_is_named() {
+    let class = json!({"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "metadata": {"name": "nginx"},
+        "spec": {"controller": "k8s.io/internal-nginx"}});
+    let both = list(&json!({})) + &class.to_string();
+    let told = firth(&["-"], &both);
+    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    let reason = "warning: IngressClass nginx\n  1 Ingress is of this class, whose controller is k8s.io/internal-nginx, not \
+                  k8s.io/ingress-nginx: FIRTH_CONTROLLER_CLASS=k8s.io/internal-nginx serves its Ingresses\n  at spec.controller\n";
+    assert!(said(&told).starts_with(reason), "{}", said(&told));
+    assert!(said(&told).ends_with("1 Ingress, 0 of a class that is served, 1 warning\n"), "{}", said(&told));
+    assert_eq!(firth(&["-", "--strict"], &both).status.code(), Some(1));
+    // One that is ours shows that the other class is meant for others.
+    let ours = class.to_string().replace("internal", "ingress").replace("\"nginx\"", "\"ours\"");
+    let mine =
+        ingress(&json!({})).to_string().replace("\"nginx\"", "\"ours\"").replace("\"web\"", "\"mine\"");
+    let fine = firth(&["-"], &(both + &ours + &mine));
+    assert!(!said(&fine).contains("FIRTH_CONTROLLER_CLASS"), "{}", said(&fine));
+}
+
+#[test]
+fn what_is_not_read_is_told_to_people_and_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("web.json"), list(&json!({}))).unwrap();
+    fs::write(dir.path().join("kustomization.yaml"), "resources: [web.json]\n").unwrap();
+    let path = dir.path().to_str().unwrap();
+    let line = "not read: kustomize.config.k8s.io/v1beta1 Kustomization (its patches are not applied: kubectl kustomize DIR | firth check -)";
+    let told = firth(&[path], "");
+    assert!(said(&told).contains(line), "{}", said(&told));
+    let told = firth(&[path, "-o", "json"], "");
+    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    let all: Value = serde_json::from_str(&said(&told)).unwrap();
+    let last = all.as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (&last["severity"], &last["object"], &last["reason"]),
+        (&json!("ignored"), &json!("kustomize.config.k8s.io/v1beta1 Kustomization"), &json!(line))
+    );
+}
+
 /// A control plane bounds those of one Ingress, a proxy those of a host.
 #[test]
 fn patterns_that_a_host_has_no_room_for_are_told_of_an_ingress() {

@@ -513,6 +513,29 @@ fn a_tcp_service_is_shown_with_its_endpoints() {
 }
 
 #[test]
+fn what_is_not_read_and_whose_class_it_is_are_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let class = "---\napiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata: {name: nginx}\n\
+                 spec: {controller: k8s.io/internal-nginx}\n";
+    fs::write(dir.path().join("own.yaml"), OWN.replace("SERVICE", "shop") + class).unwrap();
+    fs::write(dir.path().join("kustomization.yaml"), "resources: [own.yaml]\n").unwrap();
+    let mut up = Up::start(dir.path());
+    let said = up.line("nothing to serve yet");
+    assert!(
+        said.contains(
+            "IngressClass nginx: 1 Ingress is of this class, whose controller is k8s.io/internal-nginx"
+        ),
+        "{said}"
+    );
+    assert!(said.contains("FIRTH_CONTROLLER_CLASS=k8s.io/internal-nginx"), "{said}");
+    up.line("not read: kustomize.config.k8s.io/v1beta1 Kustomization (its patches are not applied: ");
+    up.line("Ctrl-C stops");
+    let route = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: a}\n";
+    fs::write(dir.path().join("route.yaml"), route).unwrap();
+    up.line("not read: gateway.networking.k8s.io/v1 HTTPRoute");
+}
+
+#[test]
 fn a_folder_that_is_not_there_is_said() {
     let done = Command::new(env!("CARGO_BIN_EXE_firth")).args(["up", "/no/such/folder"]).output().unwrap();
     assert_eq!(done.status.code(), Some(1));

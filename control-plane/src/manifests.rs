@@ -9,11 +9,12 @@
 //!
 //! **Invariant:** what the events say is a function of the files, whatever order they changed in.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use self::disk::Disk;
 use self::folder::Folder;
@@ -83,6 +84,9 @@ pub struct Companion {
     pub heard: mpsc::Sender<Vec<Event>>,
     /// Events that the companion adds. Only the companion may have objects of these names.
     pub added: mpsc::Receiver<Vec<Event>>,
+    /// API version and kind of objects that are in the folder and are not read; set before the events of their files are
+    /// sent. They only become more: a kind stays when its last object is removed.
+    pub ignored: watch::Sender<BTreeSet<String>>,
 }
 
 /// Reads a folder, and sends its changes as events.

@@ -337,7 +337,7 @@ const SHARED: &[&str] = &[
 
 const CLI: &[&str] = &[
     "args", "client", "identity", "lists", "moment", "output", "columns", "value", "ask", "token", "login",
-    "up", "check", "main",
+    "unread", "classes", "up", "check", "main",
 ];
 
 /// Whether a text fits a pattern with `*`.

@@ -26,7 +26,9 @@ use self::cast::Cast;
 pub(super) use self::missing::Missing;
 use self::outside::Outside;
 use super::demo::{self, Tls};
+use crate::classes::Classes;
 use crate::columns::Columns;
+use crate::unread;
 
 /// How long a backend runs after its endpoint was removed, as a pod does: the proxy learns of it at the same moment.
 const LINGER: Duration = Duration::from_secs(2);
@@ -36,6 +38,9 @@ const AHEAD: usize = 64;
 
 /// Limit of the Services with a demo backend: each takes a socket.
 const MAX_PLAYED: usize = 200;
+
+/// What is served instead of the parts that kustomize makes manifests of.
+const INSTEAD: &str = "serve a folder with the output of kubectl kustomize DIR";
 
 /// The running backends.
 pub(super) struct Backends {
@@ -54,6 +59,11 @@ pub(super) struct Backends {
     lines: VecDeque<String>,
     /// The errors that were reported, so that each is reported once.
     complaints: BTreeSet<String>,
+    classes: Classes,
+    /// Kinds of objects in the folder that are not read.
+    ignored: watch::Receiver<BTreeSet<String>>,
+    /// Of them, those that were reported.
+    told: BTreeSet<String>,
 }
 
 struct Running {
@@ -72,6 +82,7 @@ impl Backends {
     pub(super) fn new(is_on: bool) -> anyhow::Result<(Self, Companion)> {
         let (tell, heard) = mpsc::channel(AHEAD);
         let (slices, added) = mpsc::channel(AHEAD);
+        let (ignore, ignored) = watch::channel(BTreeSet::new());
         let backends = Self {
             heard,
             slices,
@@ -85,8 +96,11 @@ impl Backends {
             outside: Outside::default(),
             lines: VecDeque::new(),
             complaints: BTreeSet::new(),
+            classes: Classes::default(),
+            ignored,
+            told: BTreeSet::new(),
         };
-        Ok((backends, Companion { heard: tell, added }))
+        Ok((backends, Companion { heard: tell, added, ignored: ignore }))
     }
 
     /// The names of Services that are resolved by name, updated with the folder.
@@ -126,9 +140,24 @@ impl Backends {
         format!("built-in demo backends, on loopback only:\n{}\n", columns.render(2))
     }
 
-    /// The next event of a backend. Cancel-safe.
+    /// The IngressClasses of the folder.
+    pub(super) fn classes(&self) -> &Classes {
+        &self.classes
+    }
+
+    /// What is said of kinds that are not read, once of each.
+    pub(super) fn unread(&mut self) -> Vec<String> {
+        let all = self.ignored.borrow_and_update().clone();
+        let lines = all.difference(&self.told).map(|kind| unread::line(kind, INSTEAD)).collect();
+        self.told = all;
+        lines
+    }
+
+    /// The next event of a backend, or of the folder. Cancel-safe.
     pub(super) async fn next(&mut self) -> String {
         loop {
+            let unread = self.unread();
+            self.lines.extend(unread);
             if let Some(line) = self.lines.pop_front() {
                 return line;
             }
@@ -153,6 +182,7 @@ impl Backends {
 
     /// Updates the backends to match the folder, and returns the events to add.
     fn hear(&mut self, events: Vec<Event>) -> Vec<Event> {
+        events.iter().for_each(|event| self.classes.hear(event));
         self.cast.hear(events);
         let mut complaints = BTreeSet::new();
         let mut added = Vec::new();

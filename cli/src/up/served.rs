@@ -39,6 +39,8 @@ pub(super) struct Served {
     hidden: usize,
     /// Whether an Ingress is rejected.
     is_rejected: bool,
+    /// Why there is no Ingress to serve, where none is rejected.
+    nothing: String,
     /// TCP and UDP services: `tcp 9000`, and the Backend.
     ports: Vec<(String, String)>,
 }
@@ -64,14 +66,14 @@ struct Row {
 }
 
 impl Served {
-    /// Queries a control plane.
+    /// Queries a control plane. `nothing`: why there is no Ingress to serve, if there is none.
     ///
     /// # Errors
     /// If it does not respond.
-    pub(super) async fn ask(inspect: &mut Inspect) -> Result<Self, Status> {
+    pub(super) async fn ask(inspect: &mut Inspect, nothing: String) -> Result<Self, Status> {
         let mut source = Source::new(inspect).await?;
         let proxies = lists::proxies(source.inspect).await?.proxies;
-        let mut served = Self { proxies: proxies.len(), ..Self::default() };
+        let mut served = Self { proxies: proxies.len(), nothing, ..Self::default() };
         let problems = lists::problems(source.inspect).await?;
         let settings = source.get("settings", SETTINGS_KEY).await?.unwrap_or_default();
         source.guard = failure::guard(&settings, &problems);
@@ -113,7 +115,7 @@ impl Served {
         if self.rows.is_empty() {
             let why = match self.is_rejected {
                 true => format!("what is wrong with the Ingresses of {dir} is said below"),
-                false => format!("{dir} has no Ingress for this class"),
+                false => self.nothing.clone(),
             };
             let _ = writeln!(text, "nothing to serve yet: {why}; every request gets 404\n");
         } else {

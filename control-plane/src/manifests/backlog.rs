@@ -95,17 +95,23 @@ pub(super) fn parse(found: ScannedFiles) -> Parsed {
 }
 
 fn parse_by(found: ScannedFiles, parser: impl Fn(&str) -> document::Parsed) -> Parsed {
-    let content = |raw| match raw {
+    let content = |path: &Path, raw| match raw {
         Raw::Gone => Content::Gone,
         Raw::Text(text) => match catch_unwind(AssertUnwindSafe(|| parser(&text))) {
-            Ok(parsed) => Content::Text(parsed),
+            Ok(parsed) => Content::Text(parsed.named(path)),
             Err(_) => {
                 Content::Unreadable("expected a document that the parser survives: it panicked".to_owned())
             }
         },
         Raw::Unreadable(reason) => Content::Unreadable(reason),
     };
-    found.into_iter().map(|(path, raw)| (path, content(raw))).collect()
+    found
+        .into_iter()
+        .map(|(path, raw)| {
+            let content = content(&path, raw);
+            (path, content)
+        })
+        .collect()
 }
 
 #[cfg(test)]

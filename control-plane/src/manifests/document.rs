@@ -38,6 +38,12 @@ const MAX_DEPTH: usize = 4;
 /// JSON needs neither, and may be as long as a file.
 const MAX_YAML: usize = 8 << 20;
 
+/// What is said of documents without a kind that are not meant to have one.
+const NO_KIND: &str = "none (values of a chart, or settings of another tool)";
+
+/// What kustomize takes a file of this name for, with a kind or without one.
+const KUSTOMIZATION: &str = "kustomize.config.k8s.io/v1beta1 Kustomization";
+
 /// The contents of a file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Parsed {
@@ -126,6 +132,16 @@ fn is_blank(line: &str) -> bool {
 }
 
 impl Parsed {
+    /// Knows the kind of a file by its name where the name decides it.
+    pub(super) fn named(mut self, path: &str) -> Self {
+        let is_kustomization =
+            matches!(path.rsplit('/').next(), Some("kustomization.yaml" | "kustomization.yml"));
+        if is_kustomization && self.ignored.remove(NO_KIND) {
+            self.ignored.insert(KUSTOMIZATION.to_owned());
+        }
+        self
+    }
+
     /// Parses one document, which begins on `line`.
     fn read(&mut self, document: &str, line: usize) {
         if document.trim_start().starts_with('{') {
@@ -220,7 +236,7 @@ impl Parsed {
         let api_version = if head.api_version.is_empty() { &outer.api_version } else { &head.api_version };
         let kind = if head.kind.is_empty() { &outer.kind } else { &head.kind };
         if kind.is_empty() && !is_manifest(text) {
-            self.ignored.insert("none (values of a chart, or settings of another tool)".to_owned());
+            self.ignored.insert(NO_KIND.to_owned());
             return;
         }
         if kind.is_empty() {

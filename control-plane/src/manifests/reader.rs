@@ -404,6 +404,11 @@ impl Reader {
         // other.
         let mut answers = Vec::new();
         if let Some(companion) = &mut self.companion {
+            companion.ignored.send_if_modified(|told| {
+                let is_news = *told != self.ignored;
+                told.clone_from(&self.ignored);
+                is_news
+            });
             while let Ok(added) = companion.added.try_recv() {
                 answers.extend(added);
             }

@@ -186,6 +186,20 @@ fn what_is_not_read_is_said() {
 }
 
 #[test]
+fn a_kustomization_is_known_by_the_name_of_its_file() {
+    let ignored = |path: &str, text: &str| parse(text).named(path).ignored.into_iter().collect::<Vec<_>>();
+    let text = "resources: [web.yaml]\npatches: []\n";
+    for path in ["kustomization.yaml", "base/kustomization.yml"] {
+        assert_eq!(ignored(path, text), ["kustomize.config.k8s.io/v1beta1 Kustomization"]);
+    }
+    assert_eq!(ignored("values.yaml", text), ["none (values of a chart, or settings of another tool)"]);
+    assert_eq!(
+        ignored("kustomization.yaml", "apiVersion: apps/v1\nkind: Deployment\n"),
+        ["apps/v1 Deployment"]
+    );
+}
+
+#[test]
 fn of_a_namespace_the_labels_are_read() {
     let text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\nspec: {finalizers: [x]}\n";
     let Object::Namespace(shop) = only(text) else { panic!("a Namespace") };
