@@ -50,6 +50,10 @@ impl Index {
     /// `None`: it does not exist, or is not ours.
     fn compiled(&self, object: &ObjectRef) -> Option<Compiled> {
         let slot = self.objects.get(object).filter(|slot| slot.is_there())?;
+        // Of a cluster such Secrets are not read at all; a folder has them.
+        if object.kind == ObjectKind::Secret && !self.refs.is_used(object, |_| true) {
+            return None;
+        }
         let is_rejected = self.is_rejected(object);
         let claim = self.ingresses.claims.get(object);
         let is_served = match object.kind {

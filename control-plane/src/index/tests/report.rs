@@ -97,3 +97,17 @@ fn endpoints_are_their_service_s_and_overtake_what_else_is_under_way() {
         assert_eq!(said(&moved, ObjectKind::Service, service), Some(Report::EndpointsChanged), "{service}");
     }
 }
+
+/// As in a cluster, where such a Secret is not read.
+#[test]
+fn a_secret_that_nothing_refers_to_is_not_told_as_served() {
+    let mut world = World::default();
+    let unused = world.apply(secret("cert", 0));
+    assert_eq!(said(&unused, ObjectKind::Secret, "cert"), Some(Report::Deleted));
+    let secure = || web(1).tls(&["a.test"], "cert");
+    assert!(made(&world.apply(secure()), ObjectKind::Secret, "cert").is_served);
+    let broken = made(&world.apply(secret_with("cert", "x", "x")), ObjectKind::Secret, "cert");
+    assert_eq!((broken.is_served, broken.is_rejected), (true, true), "the last good one is");
+    let left = world.apply(web(2));
+    assert_eq!(said(&left, ObjectKind::Secret, "cert"), Some(Report::Deleted));
+}
