@@ -33,6 +33,9 @@ pub enum PemError {
     /// No private key.
     #[error("no private key found")]
     NoKey,
+    /// A private key that only a passphrase opens.
+    #[error("the private key is encrypted: expected one without a passphrase")]
+    EncryptedKey,
     /// Not PEM.
     #[error("not PEM")]
     Malformed,
@@ -83,9 +86,17 @@ pub fn private_key(pem: &[u8]) -> Result<Bytes, PemError> {
             key.zeroize();
             Ok(der)
         }
+        Err(_) if is_encrypted(pem) => Err(PemError::EncryptedKey),
         Err(rustls_pki_types::pem::Error::NoItemsFound) => Err(PemError::NoKey),
         Err(_) => Err(PemError::Malformed),
     }
+}
+
+/// Whether a PEM text has an encrypted key: PKCS#8 (RFC 7468, section 11), or with the headers of RFC 1421 as OpenSSL
+/// writes them.
+fn is_encrypted(pem: &[u8]) -> bool {
+    let lines = || pem.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    lines().any(|line| matches!(line, b"-----BEGIN ENCRYPTED PRIVATE KEY-----" | b"Proc-Type: 4,ENCRYPTED"))
 }
 
 /// Encodes DER as PEM (RFC 7468); wiped when dropped.
@@ -191,6 +202,19 @@ mod tests {
         let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(lines(&write("CERTIFICATE", &der)), lines(&pem));
         assert_eq!(lines(&write("PRIVATE KEY", &private_key(key.as_bytes()).unwrap())), lines(&key));
+    }
+
+    #[test]
+    fn an_encrypted_key_is_said_to_be_one() {
+        let (_, key) = made(&["a.test"], "");
+        let pkcs8 = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
+        let head =
+            "-----BEGIN RSA PRIVATE KEY-----\r\nProc-Type: 4,ENCRYPTED\r\nDEK-Info: AES-256-CBC,0123\r\n\r\n";
+        let openssl = format!("{head}AAAA\r\n-----END RSA PRIVATE KEY-----\r\n");
+        for text in [&pkcs8, &openssl] {
+            assert_eq!(private_key(text.as_bytes()), Err(PemError::EncryptedKey), "{text}");
+        }
+        assert!(private_key(format!("{key}{pkcs8}").as_bytes()).is_ok(), "the first that can be read");
     }
 
     #[test]

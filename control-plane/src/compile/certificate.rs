@@ -8,10 +8,14 @@ use rustls_pki_types::PrivateKeyDer;
 use shared::pem;
 use shared::resource::{Certificate, Chain};
 use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::public_key::PublicKey;
 use zeroize::Zeroizing;
 
 use crate::objects::Secret;
 use crate::problem::{Fault, Severity};
+
+/// Shorter RSA keys cannot sign here, in bits.
+const RSA_MIN: usize = 2048;
 
 /// The contents of a TLS Secret: the leaf with its key, and its issuers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,18 +63,29 @@ pub(super) fn decoded(secret: &Secret, key: &str) -> Result<Zeroizing<Vec<u8>>, 
 
 /// Whether proxies can sign with the key, and it belongs to the certificate.
 fn check(leaf: &[u8], key: &[u8]) -> Result<(), Fault> {
-    let unusable = |_| rejected("tls.key", "expected an RSA, ECDSA or Ed25519 key that TLS can use");
-    let key = PrivateKeyDer::try_from(key).map_err(unusable)?;
-    let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key)
-        .map_err(|_| "unsupported")
-        .map_err(unusable)?;
     let (_, certificate) = X509Certificate::from_der(leaf)
         .map_err(|_| rejected("tls.crt", "the first certificate is not X.509"))?;
+    let unusable = || {
+        let usual = || "expected an RSA, ECDSA or Ed25519 key that TLS can use".to_owned();
+        rejected("tls.key", short_rsa(&certificate).unwrap_or_else(usual))
+    };
+    let key = PrivateKeyDer::try_from(key).map_err(|_| unusable())?;
+    let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key).map_err(|_| unusable())?;
     match key.public_key() {
         Some(public) if public.as_ref() != certificate.public_key().raw => {
             Err(rejected("tls.key", "it does not belong to the first certificate of tls.crt"))
         }
         _ => Ok(()),
+    }
+}
+
+/// Why an RSA key is not usable, if it is for its length: nginx signs with shorter ones if OpenSSL's security level allows it.
+fn short_rsa(certificate: &X509Certificate<'_>) -> Option<String> {
+    match certificate.public_key().parsed() {
+        Ok(PublicKey::RSA(key)) if key.key_size() < RSA_MIN => {
+            Some(format!("expected an RSA key of at least {RSA_MIN} bits, got {}", key.key_size()))
+        }
+        _ => None,
     }
 }
 
@@ -135,6 +150,26 @@ mod tests {
             assert_eq!((fault.severity, fault.field.as_str()), (Severity::Rejected, field));
             assert!(!fault.reason.contains("MII"), "{}", fault.reason);
         }
+    }
+
+    /// RSA with 1,024 bits, which no library here generates any more.
+    const SHORT: [&str; 2] =
+        [include_str!("certificate/short.crt.pem"), include_str!("certificate/short.key.pem")];
+
+    #[test]
+    fn a_key_that_is_too_short_or_encrypted_is_said_to_be() {
+        let fault = compile(&secret(SHORT[0], SHORT[1])).unwrap_err();
+        let expected = ("data[tls.key]", "expected an RSA key of at least 2048 bits, got 1024");
+        assert_eq!((fault.field.as_str(), fault.reason.as_str()), expected);
+        let (leaf, key) = pair(&["a.test"]);
+        let locked = key.serialize_pem().replace("PRIVATE", "ENCRYPTED PRIVATE");
+        let fault = compile(&secret(&leaf.pem(), &locked)).unwrap_err();
+        let expected = ("data[tls.key]", "the private key is encrypted: expected one without a passphrase");
+        assert_eq!((fault.field.as_str(), fault.reason.as_str()), expected);
+        let fault =
+            compile(&secret(&leaf.pem(), "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n"))
+                .unwrap_err();
+        assert_eq!(fault.reason, "expected an RSA, ECDSA or Ed25519 key that TLS can use");
     }
 
     #[test]
