@@ -45,6 +45,20 @@ pub(super) struct Asked {
     pub(super) replace: bool,
 }
 
+impl Asked {
+    /// The command and the reason to store, beside those of a pin of the same version: a longer `firth pin` does not
+    /// change why it was pinned.
+    fn reason(&self, there: Option<&Pin>) -> (How, String) {
+        match there.filter(|_| !self.replace) {
+            Some(there) if self.how == How::Pin => {
+                let note = if self.note.is_empty() { &there.note } else { &self.note };
+                (there.how, note.clone())
+            }
+            _ => (self.how, self.note.clone()),
+        }
+    }
+}
+
 /// Result of an `Unpin`.
 #[derive(Debug)]
 pub(super) struct Unpinned {
@@ -78,7 +92,7 @@ impl Decider {
         }
         let (version, config) = pick::version(&head, &asked.version)?.into_version();
         let now = clock::wall();
-        let (how, note) = (asked.how, asked.note);
+        let (how, note) = asked.reason(head.pin.as_deref().filter(|there| there.version == version));
         // Looks at every resource of the version, so it runs on a blocking thread.
         let pin =
             tokio::task::spawn_blocking(move || Pin::new(how, version, config, now, lasts, &note)).await;

@@ -136,6 +136,28 @@ async fn what_cannot_be_decided_is_said() {
     }
 }
 
+/// Whoever extended a rollback by an hour made it a pin without a reason.
+#[tokio::test]
+async fn a_pin_that_is_extended_keeps_its_reason() {
+    let mut bench = bench();
+    bench.host("one");
+    let version = bench.history().await[0].version.clone();
+    let decide = async |bench: &mut Bench, asked: Asked| {
+        let decider = bench.inspect.decider.clone();
+        let answer = spawn(async move { decider.pin(asked).await });
+        let PinChange::Write { pin, .. } = bench.obey("7").await else { panic!("it is written") };
+        answer.await.unwrap().unwrap();
+        (pin.how, pin.note.clone())
+    };
+    let pin = |note: &str, replace| Asked { how: How::Pin, note: note.to_owned(), replace, ..asked("") };
+    let kept = |how, note: &str| (how, note.to_owned());
+    assert_eq!(decide(&mut bench, asked(&version)).await, kept(How::Rollback, "bad canary"));
+    assert_eq!(decide(&mut bench, pin("", false)).await, kept(How::Rollback, "bad canary"));
+    assert_eq!(decide(&mut bench, pin("still bad", false)).await, kept(How::Rollback, "still bad"));
+    assert_eq!(decide(&mut bench, pin("", true)).await, kept(How::Pin, ""), "it replaces all of it");
+    assert_eq!(decide(&mut bench, asked(&version)).await, kept(How::Rollback, "bad canary"));
+}
+
 /// Removing a pin refers to the pin that the operator saw.
 #[tokio::test]
 async fn what_is_on_record_and_not_in_force_can_be_ended_and_what_was_not_seen_cannot() {
