@@ -42,13 +42,21 @@ const OPEN: &str =
 pub(crate) fn run(question: Question) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let late = late_of(&question);
-    let (text, code) = runtime.block_on(async {
+    let is_status = matches!(question, Question::Status(_));
+    let answered = runtime.block_on(async {
         match question {
             // It says itself how it goes on.
             Question::Status(_) => answer(question).await,
             _ => awaited(Box::pin(answer(question)), || output::progress(&late)).await,
         }
-    })?;
+    });
+    let (text, code) = match answered {
+        Err(error) if is_status && !status::is_missing(&error) => {
+            output::complain(&error);
+            return Ok(ExitCode::from(status::UNANSWERED));
+        }
+        answered => answered?,
+    };
     output::print(&text)?;
     Ok(code)
 }

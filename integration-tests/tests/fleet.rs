@@ -176,6 +176,8 @@ async fn what_is_not_served_is_on_no_proxy_and_nobody_heard_is_unknown() {
     let missing = firth(server, &["status", "ingress", "default/other"]).await;
     assert_eq!(missing.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("Ingress default/other is not served here"));
+    let unheard = firth(test_kit::ports::free(), &["status", "ingress", "default/web"]).await;
+    assert_eq!(unheard.status.code(), Some(2), "nothing is known of it: {unheard:?}");
     site.proxy.terminate().await;
     let (nobody, code) = status(server, &[]).await;
     assert_eq!((told(&nobody), code), (("unknown", 0, 0), 3), "{nobody}");

@@ -20,6 +20,9 @@ use view::View;
 const NOT_YET: u8 = 3;
 /// Exit code: some proxies will not serve it.
 const NEVER: u8 = 4;
+/// Exit code: nothing is known of the object, because nobody answered. The same as of an invalid command line, and not that
+/// of an object that does not exist, for which somebody may wait.
+pub(super) const UNANSWERED: u8 = 2;
 /// Interval of retries while the control plane is unreachable.
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -69,6 +72,11 @@ pub(super) async fn answer(args: &StatusArgs) -> anyhow::Result<(String, ExitCod
 /// Whether there is time to wait.
 fn waits(args: &StatusArgs) -> bool {
     args.wait && !args.timeout.is_zero()
+}
+
+/// Whether the control plane has said that there is no such object.
+pub(super) fn is_missing(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(AskError::Missing { .. }))
 }
 
 fn request(args: &StatusArgs) -> inspect::StatusRequest {
@@ -195,6 +203,9 @@ impl Heard {
             Some(None) => {
                 let colon = if self.why.is_empty() { "" } else { ": " };
                 let (kind, (namespace, name), why) = (&args.kind, &args.object, &self.why);
+                // As elsewhere: Ingress, not ingress.
+                let kind = kind.get(..1).map_or_else(String::new, str::to_uppercase)
+                    + kind.get(1..).unwrap_or_default();
                 let message = format!("no {kind} {namespace}/{name} came within the time{colon}{why}");
                 AskError::Missing { message }
             }
@@ -379,12 +390,15 @@ mod tests {
             let failed = failed.then(|| anyhow::anyhow!("cannot reach it"));
             Heard { last, ..Heard::default() }.end(&args, failed)
         };
-        let missing = "no ingress a/b came within the time";
+        let missing = "no Ingress a/b came within the time";
         assert_eq!(end(Some(None), false).unwrap_err().to_string(), missing);
         assert_eq!(end(Some(None), true).unwrap_err().to_string(), missing, "it was heard of before");
         let heard = Heard { last: Some(None), why: "names class x".to_owned(), ..Heard::default() };
         assert_eq!(heard.end(&args, None).unwrap_err().to_string(), format!("{missing}: names class x"));
         assert_eq!(end(None, true).unwrap_err().to_string(), "cannot reach it");
+        assert!(
+            is_missing(&end(Some(None), true).unwrap_err()) && !is_missing(&end(None, true).unwrap_err())
+        );
         assert_eq!(end(Some(Some(status("behind", "7"))), true).unwrap().state, "behind");
     }
 }
