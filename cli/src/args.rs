@@ -15,6 +15,9 @@ use shared::{duration, identity, socket};
 
 pub(crate) use status::StatusArgs;
 
+/// The longest life of a token, in minutes: a week.
+const MINUTES_MAX: u64 = 10_080;
+
 /// Firth, an ingress for Kubernetes: run it on a folder of manifests, or query a control plane
 #[derive(Debug, Parser)]
 #[command(name = "firth", version, after_help = texts::ALL, max_term_width = 100)]
@@ -136,7 +139,7 @@ pub(crate) struct TokenArgs {
     #[arg(long, env = "FIRTH_GROUP", default_value = "default", value_name = "NAME", value_parser = group)]
     pub(crate) group: String,
     /// Lifetime of the token, in minutes
-    #[arg(long, env = "FIRTH_MINUTES", default_value_t = 60, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=10_080))]
+    #[arg(long, env = "FIRTH_MINUTES", default_value_t = 60, value_name = "COUNT", value_parser = minutes)]
     pub(crate) minutes: u64,
     /// How the token is printed: text for people, json for programs
     #[arg(short, long, env = "FIRTH_OUTPUT", default_value = "text", value_name = "FORMAT")]
@@ -185,7 +188,7 @@ pub(crate) struct LoginArgs {
 pub(crate) enum Format {
     /// Aligned columns
     Text,
-    /// One array, or an object for `get`
+    /// An array where there may be several, else one object
     Json,
 }
 
@@ -407,6 +410,14 @@ fn lasts(text: &str) -> Result<Duration, String> {
     duration::within(text, Duration::from_secs(1), Duration::from_secs(366 * 24 * 3600))
 }
 
+/// The life of a token.
+fn minutes(text: &str) -> Result<u64, String> {
+    let count = text.parse().ok().filter(|count| (1..=MINUTES_MAX).contains(count));
+    count.ok_or_else(|| {
+        format!("expected a number of minutes from 1 to {MINUTES_MAX}, which is a week, got {text:?}")
+    })
+}
+
 /// A group as it can stand in a certificate.
 fn group(text: &str) -> Result<String, String> {
     match identity::group(text) {
@@ -577,7 +588,12 @@ mod tests {
         };
         assert_eq!((args.role.as_str(), args.minutes), ("proxy", 60));
         assert!(parse("firth token --ca-dir a --role control-plane").is_err());
-        assert!(parse("firth token --ca-dir a --minutes 0").is_err());
+        assert!(parse("firth token --ca-dir a --minutes 10080").is_ok());
+        for minutes in ["0", "10081", "soon"] {
+            let error =
+                parse(&format!("firth token --ca-dir a --minutes {minutes}")).unwrap_err().to_string();
+            assert!(error.contains("expected a number of minutes from 1 to 10080"), "{error}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `firth check`: what a control plane would say of manifests, before there is one.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use control_plane::app::check::{Checked, check};
 use control_plane::objects::{ObjectKind, ObjectRef};
-use control_plane::problem::{Problem, Severity};
+use control_plane::problem::{Problem, Severity, Subject};
 use control_plane::{Manifests, problem_message};
 use shared::name::ObjectName;
 use shared::proto::inspect;
@@ -134,12 +135,21 @@ fn text(checked: &Checked) -> String {
     if *classless > 0 {
         summary += &format!(", {classless} of no class (served here; a cluster needs the class)");
     }
+    // Beside the number of Ingresses, what is wrong with whole files is not counted as if it were about one of them.
+    let (of_files, of_objects): (Vec<_>, Vec<_>) = found
+        .iter()
+        .partition(|it| matches!(it.object, Subject::File(_)) && it.severity == Severity::Rejected);
     for severity in [Severity::Rejected, Severity::Unsupported, Severity::Overridden, Severity::Warning] {
-        match found.iter().filter(|it| it.severity == severity).count() {
+        match of_objects.iter().filter(|it| it.severity == severity).count() {
             0 => {}
             count if count > 1 && severity == Severity::Warning => summary += &format!(", {count} warnings"),
             count => summary += &format!(", {count} {}", severity.as_str()),
         }
+    }
+    match of_files.iter().map(|it| &it.object).collect::<BTreeSet<_>>().len() {
+        0 => {}
+        1 => summary += ", 1 file with faults",
+        count => summary += &format!(", {count} files with faults"),
     }
     text + &summary + "\n"
 }

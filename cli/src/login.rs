@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use control_plane::{Access, Folder, Granted, grant};
+use control_plane::{Access, Folder, GrantError, Granted, KubeError, grant};
 use serde_json::json;
 use shared::clock;
 use shared::identity::Role;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &LoginArgs) -> anyhow::Result<()> {
         }
         Format::Json => {
             let told = json!({"role": who.role.as_str(), "name": &*who.name, "group": &*who.group, "folder": shown, "hours": hours(left), "seconds": left.as_secs()});
-            format!("{told}\n")
+            serde_json::to_string_pretty(&told)? + "\n"
         }
     })?;
     Ok(())
@@ -87,8 +87,20 @@ async fn proof(args: &LoginArgs) -> anyhow::Result<(Trust, Proof)> {
     }
     let named = |name: &str| ObjectName::new(args.namespace.as_str(), name);
     let access = Access { kubeconfig: args.kubeconfig.as_deref(), context: args.context.as_deref() };
-    let Granted { token, roots } = grant(access, named(&args.account), named(&args.ca_secret)).await?;
+    let granted = grant(access, named(&args.account), named(&args.ca_secret)).await;
+    let Granted { token, roots } = granted.map_err(advised)?;
     Ok((Trust::Roots(roots), Proof::AccountToken(token)))
+}
+
+/// Without any cluster, the control plane is most likely outside of one.
+fn advised(error: GrantError) -> anyhow::Error {
+    let is_nowhere = matches!(error, GrantError::Cluster(KubeError::Unconfigured(_)));
+    let error = anyhow::Error::new(error);
+    if is_nowhere {
+        error.context("for a control plane outside of a cluster give --ca-dir, the folder of its authority")
+    } else {
+        error
+    }
 }
 
 #[cfg(test)]

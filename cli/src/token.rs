@@ -21,7 +21,10 @@ pub(crate) fn run(args: &TokenArgs) -> anyhow::Result<()> {
     let token = Folder::at(&args.ca_dir).token(role, &args.group, life, clock::wall())?.text();
     output::print(&match args.output {
         Format::Text => format!("{}\n", *token),
-        Format::Json => format!("{}\n", json!({"token": *token, "role": args.role, "group": args.group})),
+        Format::Json => {
+            let told = json!({"token": *token, "role": args.role, "group": args.group});
+            serde_json::to_string_pretty(&told)? + "\n"
+        }
     })?;
     Ok(())
 }

@@ -197,6 +197,25 @@ fn what_is_not_read_is_told_to_people_and_programs() {
     );
 }
 
+#[test]
+fn files_are_not_counted_among_rejected_objects() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("web.json"), list(&json!({"nginx.ingress.kubernetes.io/limit-rps": "ten"})))
+        .unwrap();
+    let summary = |dir: &Path| {
+        let told = firth(&[dir.to_str().unwrap()], "");
+        assert_eq!(told.status.code(), Some(1), "{told:?}");
+        said(&told).lines().last().unwrap().to_owned()
+    };
+    fs::write(dir.path().join("a.yaml"), "a: [\n---\nb: [\n").unwrap();
+    assert_eq!(
+        summary(dir.path()),
+        "1 Ingress, 1 of a class that is served, 1 rejected, 1 warning, 1 file with faults"
+    );
+    fs::write(dir.path().join("b.yaml"), "a: [\n").unwrap();
+    assert!(summary(dir.path()).ends_with(", 1 rejected, 1 warning, 2 files with faults"));
+}
+
 /// A control plane bounds those of one Ingress, a proxy those of a host.
 #[test]
 fn patterns_that_a_host_has_no_room_for_are_told_of_an_ingress() {

@@ -248,7 +248,7 @@ fn manifests_of_ones_own_answer_and_what_is_missing_is_said() {
     let address = played.split_whitespace().find(|word| word.starts_with("127.0.0.1:")).unwrap().to_owned();
     // The path with port 80, which the Service does not have, is reported; the other one answers.
     up.line("Service default/shop has no TCP port 80");
-    up.line("the folder has no IngressClass");
+    up.line("the manifests have no IngressClass");
     write("nowhere");
     up.line("default/nowhere does not exist");
     assert!(get(&http, "").starts_with("HTTP/1.1 503 "));

@@ -56,11 +56,17 @@ pub enum IssueError {
     #[error("expected a certificate signing request (PKCS#10) of at most {REQUEST_MAX} bytes")]
     Request,
     /// A rotation has not ended.
-    #[error("a rotation is under way: the next root signs in {} s", .0.as_secs())]
-    Rotating(Duration),
+    #[error("a rotation is under way: the next root signs from {}", rfc3339(*.0))]
+    Rotating(SystemTime),
     /// The root that should sign has no key.
     #[error("the record of the authority has no key for the root that signs now")]
     NoKey,
+}
+
+/// RFC 3339 in UTC.
+fn rfc3339(time: SystemTime) -> String {
+    jiff::Timestamp::try_from(time)
+        .map_or_else(|_| "a time that no clock has".to_owned(), |time| format!("{time:.0}"))
 }
 
 /// Limit of a signing request in bytes.
@@ -201,10 +207,8 @@ impl Authority {
     /// Adds a root that never signs before the newest one does, so that a slightly late clock does not let the new root
     /// sign before anybody has learned of it.
     fn followed(mut self, now: SystemTime, life: Duration) -> Result<Self, IssueError> {
-        if let Ok(left) = self.signs_from().duration_since(now)
-            && !left.is_zero()
-        {
-            return Err(IssueError::Rotating(left));
+        if self.signs_from() > now {
+            return Err(IssueError::Rotating(self.signs_from()));
         }
         self.roots.push(Root::create(now, now + life.mul_f64(OVERLAP))?);
         Ok(self)

@@ -77,7 +77,7 @@ Examples:
   firth-control-plane --manifests manifests --state-dir state \\
       --listen 192.0.2.1:15010
   firth token --ca-dir state/authority
-  FIRTH_JOIN=firth-join... firth-data-plane --state-dir state \\
+  FIRTH_JOIN=firth-join... firth-data-plane --state-dir proxy-state \\
       --control-plane https://192.0.2.1:15010 --http 0.0.0.0:80";
 
 pub(super) const LOGIN: &str = "\

@@ -141,7 +141,10 @@ fn a_record_is_read_as_it_was_written_and_says_what_is_wrong() {
 fn a_root_goes_when_nothing_that_it_signed_is_good() {
     let first = Authority::create(at(0)).unwrap();
     let two = first.rotate(at(0), DAY).unwrap();
-    assert!(matches!(two.rotate(at(60), DAY), Err(IssueError::Rotating(_))), "one after the other");
+    let again = two.rotate(at(60), DAY).unwrap_err();
+    assert!(matches!(again, IssueError::Rotating(_)), "one after the other");
+    let signs = jiff::Timestamp::try_from(two.signs_from()).unwrap();
+    assert_eq!(again.to_string(), format!("a rotation is under way: the next root signs from {signs:.0}"));
     assert_eq!((two.signs(at(0)), two.due(at(0), DAY).unwrap()), (first.signs(at(0)), None));
     let signs = two.signs_from();
     assert_eq!(signs, at(0) + DAY.mul_f64(1.5));

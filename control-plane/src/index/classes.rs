@@ -352,7 +352,7 @@ impl Index {
             field: String::new(),
             severity: Severity::Warning,
             reason: format!(
-                "the folder has no IngressClass, so class {} of --ingress-class is served as if it existed; a cluster needs one",
+                "the manifests have no IngressClass, so class {} of --ingress-class is served as if it existed; a cluster needs one",
                 name.name
             ),
             location: String::new(),
