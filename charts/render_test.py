@@ -272,6 +272,22 @@ class Planes(unittest.TestCase):
         self.assertEqual(container(render(), "data-plane")["securityContext"]["capabilities"]["add"], ["NET_BIND_SERVICE"])
         self.assertNotIn("add", container(render(), "control-plane")["securityContext"]["capabilities"])
 
+    def test_without_ports_of_the_node_pods_fit_restricted(self):
+        """https://kubernetes.io/docs/concepts/security/pod-security-standards: what NOTES and README say."""
+        objects = render("dataPlane.expose=none", "webhook.enabled=true")
+        for plane in ("data-plane", "control-plane"):
+            spec, security = pod(objects, plane), container(objects, plane)["securityContext"]
+            self.assertFalse({"hostNetwork", "hostPID", "hostIPC"} & set(spec))
+            self.assertFalse([port for port in container(objects, plane)["ports"] if "hostPort" in port])
+            self.assertLessEqual({kind for volume in spec.get("volumes", []) for kind in volume} - {"name"},
+                                 {"configMap", "emptyDir", "projected", "secret"})
+            self.assertLessEqual({it["name"] for it in spec["securityContext"].get("sysctls", [])}, {"net.ipv4.ip_unprivileged_port_start"})
+            self.assertTrue(spec["securityContext"]["runAsNonRoot"])
+            self.assertEqual(spec["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
+            self.assertIs(security["allowPrivilegeEscalation"], False)
+            self.assertEqual(security["capabilities"]["drop"], ["ALL"])
+            self.assertLessEqual(set(security["capabilities"].get("add", [])), {"NET_BIND_SERVICE"})
+
     def test_keys_are_kept_in_memory_and_the_state_is_not(self):
         objects = render()
         volumes = {v["name"]: v for v in pod(objects, "data-plane")["volumes"]}
@@ -667,6 +683,13 @@ class FromIngressNginx(unittest.TestCase):
                     self.assertIn(key, at, path)
                     at = at[key]
 
+    def test_flags_here_exist(self):
+        known = (ROOT / "docs" / "flags.md").read_text().split("\n## firth-data-plane")[0]
+        flags = [flag for ours in self.TABLE.values() for flag in re.findall(r"\[(--[a-z-]+)", ours)]
+        self.assertGreater(len(flags), 4)
+        for flag in flags:
+            self.assertIn(f"| `{flag} ", known)
+
     def test_the_documentation_has_the_same_table(self):
         rows = [f"| `{theirs}` | {ours} |" for theirs, ours in self.TABLE.items()]
         self.assertIn("\n".join(rows), (ROOT / "docs" / "migrating.md").read_text())
@@ -908,6 +931,8 @@ class Rest(unittest.TestCase):
         one = helm("install", "firth", str(CHART), "--dry-run=client", "--set", "dataPlane.kind=Deployment,dataPlane.replicas=1,controlPlane.replicas=1")
         self.assertIn("1 control plane and 1 proxy, for", one.stdout)
         self.assertNotIn("by hostPort", deployed.stdout)
+        self.assertIn("kubectl label namespace shore pod-security.kubernetes.io/enforce=privileged", done.stdout)
+        self.assertNotIn("Pod Security", deployed.stdout, "it has no ports of the node")
 
 
 if __name__ == "__main__":
