@@ -70,7 +70,7 @@ class Webhook(unittest.TestCase):
     def test_api_servers_are_shown_what_they_believe(self):
         objects = render("webhook.enabled=true")
         said = flags(objects, "control-plane")
-        self.assertEqual(said["--validating-webhook"], "0.0.0.0:8443")
+        self.assertEqual(said["--validating-webhook"], "[::]:8443")
         self.assertEqual(said["--validating-webhook-configuration"], "firth-webhook")
         self.assertNotIn("--validating-webhook-certificate", said)
         self.assertNotIn("volumes", pod(objects, "control-plane"))
@@ -321,7 +321,22 @@ class Planes(unittest.TestCase):
         # In its own network the pod is probed at its address.
         own = container(render(), "data-plane")
         self.assertNotIn("host", own["readinessProbe"]["httpGet"])
-        self.assertEqual(flags(render(), "data-plane")["--health"], "0.0.0.0:10254")
+        self.assertEqual(flags(render(), "data-plane")["--health"], "[::]:10254")
+
+    def test_the_planes_listen_in_each_family_that_their_services_have(self):
+        """Pods of a cluster with IPv6 alone have no other address to be probed at, and those of one with both have two."""
+        objects = render("webhook.enabled=true")
+        for plane, names in (("data-plane", ("--http", "--https", "--health")), ("control-plane", ("--listen", "--admin", "--validating-webhook"))):
+            said = flags(objects, plane)
+            self.assertEqual({said[name].rpartition(":")[0] for name in names}, {"[::]"})
+            for probe in ("livenessProbe", "readinessProbe"):
+                self.assertNotIn("host", container(objects, plane)[probe]["httpGet"])
+        families = {name: it["spec"]["ipFamilyPolicy"] for (kind, name), it in objects.items() if kind == "Service"}
+        self.assertEqual(families.pop("firth-control-plane-peers"), "SingleStack")
+        self.assertEqual(set(families.values()), {"PreferDualStack"})
+        single = render("dataPlane.bind=0.0.0.0", "service.ipFamilyPolicy=SingleStack")
+        self.assertEqual(flags(single, "data-plane")["--health"], "0.0.0.0:10254")
+        self.assertEqual(single["Service", "firth"]["spec"]["ipFamilyPolicy"], "SingleStack")
 
     def test_probes_ask_ports_that_are_open(self):
         for plane in PLANES:

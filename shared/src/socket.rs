@@ -1,6 +1,7 @@
 //! Listening addresses as flags accept them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Parses an IP address and a port.
 ///
@@ -21,6 +22,13 @@ pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let [ip, other_ip] = [one, other].map(|address| address.ip().to_canonical());
     let is_same = ip == other_ip || covers(ip, other_ip) || covers(other_ip, ip);
     is_same && one.port() == other.port() && one.port() != 0
+}
+
+/// Where to listen instead of an address that cannot be bound: `[::]` includes IPv4, and is `0.0.0.0` on a machine without IPv6.
+pub fn without_ipv6(address: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
+    let is_taken = matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied);
+    let is_any = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    (is_any && !is_taken).then(|| (Ipv4Addr::UNSPECIFIED, address.port()).into())
 }
 
 #[cfg(test)]
@@ -54,5 +62,16 @@ mod tests {
             let [one, other] = [one, other].map(|text| parse(text).unwrap());
             assert_eq!((overlap(one, other), overlap(other, one)), (expected, expected), "{one} {other}");
         }
+    }
+
+    #[test]
+    fn without_ipv6_all_addresses_are_those_of_ipv4() {
+        // EAFNOSUPPORT of Linux.
+        let [none, taken] = [97, 98].map(io::Error::from_raw_os_error);
+        let [any, local] = ["[::]:80", "[::1]:80"].map(|text| parse(text).unwrap());
+        assert_eq!(without_ipv6(any, &none), Some(parse("0.0.0.0:80").unwrap()));
+        assert_eq!(without_ipv6(any, &taken), None, "IPv4 alone would be less than was asked for");
+        assert_eq!(without_ipv6(local, &none), None);
+        assert_eq!(without_ipv6(parse("0.0.0.0:80").unwrap(), &none), None);
     }
 }

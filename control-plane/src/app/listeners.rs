@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use shared::admin;
-use shared::budget;
+use shared::{budget, socket};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tonic::service::Routes;
@@ -142,7 +142,14 @@ pub(super) fn stream_limits(
 }
 
 async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("{flag} {address}: cannot listen there"))
+    let bound = match TcpListener::bind(address).await {
+        Err(error) => match socket::without_ipv6(address, &error) {
+            Some(other) => TcpListener::bind(other).await,
+            None => Err(error),
+        },
+        bound => bound,
+    };
+    bound.with_context(|| format!("{flag} {address}: cannot listen there"))
 }
 
 fn check_plaintext(listen: SocketAddr) -> anyhow::Result<()> {

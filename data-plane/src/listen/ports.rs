@@ -7,12 +7,13 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use shared::budget::{Budget, Held};
 use shared::resource::Transport;
+use shared::socket;
 use socket2::{Socket, Type};
 
 use super::{BACKLOG, open, unshared};
@@ -126,13 +127,13 @@ impl Ports {
         let held = held.transpose()?;
         let port = match self.address {
             Some(ip) => self.bind(transport, SocketAddr::new(ip, number)),
-            None => self.bind(transport, (Ipv6Addr::UNSPECIFIED, number).into()).or_else(|error| {
-                match error.kind() {
-                    io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied => Err(error),
-                    // The machine has no IPv6.
-                    _ => self.bind(transport, (Ipv4Addr::UNSPECIFIED, number).into()),
-                }
-            }),
+            None => {
+                let any = (Ipv6Addr::UNSPECIFIED, number).into();
+                self.bind(transport, any).or_else(|error| {
+                    let other = socket::without_ipv6(any, &error).ok_or(error)?;
+                    self.bind(transport, other)
+                })
+            }
         }?;
         let port = Arc::new(Port { _descriptors: held, ..port });
         self.known.insert((transport, number), Arc::downgrade(&port));
@@ -174,7 +175,7 @@ fn listen(socket: &Socket) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 
     use socket2::Domain;
 

@@ -37,6 +37,7 @@ use tracing::{debug, warn};
 use self::sent::{Sending, Sent};
 use super::{PROBES, Page, Pages, respond};
 use crate::clock;
+use crate::socket;
 use crate::telemetry::Seldom;
 
 /// Limits of an admin address' clients (docs/adr/003-budgets.md).
@@ -99,7 +100,10 @@ impl Bound {
     /// # Errors
     /// I/O errors.
     pub fn tcp(address: SocketAddr) -> io::Result<Self> {
-        let listener = std::net::TcpListener::bind(address)?;
+        let listener = std::net::TcpListener::bind(address).or_else(|error| {
+            let other = socket::without_ipv6(address, &error).ok_or(error)?;
+            std::net::TcpListener::bind(other)
+        })?;
         listener.set_nonblocking(true)?;
         Ok(Self::Tcp(listener))
     }
