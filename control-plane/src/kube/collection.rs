@@ -72,12 +72,17 @@ impl Collection {
 
     /// A page of a consistent list: without a resourceVersion, so that no stale cache responds.
     pub(super) fn list(&self, more: Option<&str>) -> Ready {
-        self.limited(PAGE, more)
+        self.limited(Some(PAGE), more)
+    }
+
+    /// A consistent list in one piece.
+    pub(super) fn list_whole(&self) -> Ready {
+        self.limited(None, None)
     }
 
     /// The cheapest consistent list, to get its revision.
     pub(super) fn probe(&self) -> Ready {
-        self.limited(1, None)
+        self.limited(Some(1), None)
     }
 
     /// A watch: from a revision, or beginning with a streamed consistent list.
@@ -94,11 +99,11 @@ impl Collection {
         }
     }
 
-    fn limited(&self, limit: u32, more: Option<&str>) -> Ready {
+    fn limited(&self, limit: Option<u32>, more: Option<&str>) -> Ready {
         let params = ListParams {
             field_selector: self.fields.clone(),
             label_selector: self.labels.clone(),
-            limit: Some(limit),
+            limit,
             continue_token: more.map(str::to_owned),
             ..ListParams::default()
         };
@@ -137,6 +142,10 @@ mod tests {
         assert_eq!(
             list.uri().to_string(),
             "/api/v1/secrets?&fieldSelector=type%21%3Dhelm.sh%2Frelease.v1&limit=500&continue=t"
+        );
+        let whole = secrets.list_whole().unwrap().uri().to_string();
+        assert!(
+            whole.contains("fieldSelector") && !whole.contains("limit") && !whole.contains("resourceVersion")
         );
         assert!(list.headers()["accept"].to_str().unwrap().contains("PartialObjectMetadata"));
         let classes = Collection::all(ObjectKind::IngressClass, Some("one"));

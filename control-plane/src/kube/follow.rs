@@ -12,7 +12,7 @@ use shared::name::ObjectName;
 use tokio::sync::{mpsc, watch};
 
 use super::ask::{self, AskError};
-use super::collection::Collection;
+use super::collection::{Collection, Ready};
 use super::events::{self, Announcement};
 use super::rounds::Rounds;
 use super::watch::{Change, Revision, Todo, Watch, WatchInput, WatchOutput};
@@ -150,7 +150,8 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
                 () = changed(&mut open.restored) => Some(WatchInput::Restored),
                 round = next(&mut open.round) => Some(WatchInput::Refresh(round)),
             },
-            Todo::List { more } => Some(self.list(more.as_deref()).await),
+            Todo::List { more } => Some(self.list(self.collection.list(more.as_deref())).await),
+            Todo::ListWhole => Some(self.list(self.collection.list_whole()).await),
             Todo::Open { from } => Some(match self.open(from.as_ref()).await {
                 Ok(lines) => {
                     open.stream = Some(lines);
@@ -300,8 +301,8 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
         }
     }
 
-    async fn list(&self, more: Option<&str>) -> WatchInput<D::Value> {
-        let text = match self.collection.list(more) {
+    async fn list(&self, request: Ready) -> WatchInput<D::Value> {
+        let text = match request {
             Ok(request) => within(self.client.request_text(request)).await,
             Err(error) => Err(WatchInput::Failed(format!("a list cannot be asked for: {error}"))),
         };

@@ -93,6 +93,8 @@ impl Followed {
     pub(crate) fn next(&self, now: Instant) -> Next {
         match self.watch.todo(now) {
             Todo::List { more } => Next::List { more },
+            // Pages of the simulated server do not expire twice.
+            Todo::ListWhole => Next::List { more: None },
             Todo::Open { from } => Next::Open { from: from.map(|from| from.number()) },
             Todo::Read => Next::Read,
             Todo::Wait(until) => Next::Wait(until),

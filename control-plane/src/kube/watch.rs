@@ -84,6 +84,8 @@ pub(super) struct Watch<T> {
     lag: Duration,
     /// The next list follows a known step back of the history.
     told_restored: bool,
+    /// The rest of the newest list expired before it was read.
+    expired: bool,
     /// The round that the next list is for.
     round: Option<u64>,
     /// The newest round that was reported as unread.
@@ -133,6 +135,7 @@ impl<T> Watch<T> {
             expected: None,
             lag: LAG,
             told_restored: false,
+            expired: false,
             round: None,
             unread: None,
             content: None,
@@ -150,6 +153,7 @@ impl<T> Watch<T> {
         match (&self.phase, &self.at) {
             (Phase::Listing { more, .. }, _) => Todo::List { more: more.clone() },
             (Phase::Streaming(_) | Phase::Following, _) => Todo::Read,
+            (Phase::Idle, None) if !self.streams && self.expired => Todo::ListWhole,
             (Phase::Idle, None) if !self.streams => Todo::List { more: None },
             (Phase::Idle, from) => Todo::Open { from: from.clone() },
         }
@@ -327,6 +331,7 @@ impl<T> Watch<T> {
     ) {
         self.content = None;
         self.delays.allowed();
+        self.expired = false;
         let went_back = revision.number() < self.highest;
         if went_back && !self.told_restored {
             outputs.push(WatchOutput::Warning(format!(
@@ -427,7 +432,9 @@ impl<T> Watch<T> {
                 self.wait = Some(now + AGAIN.1);
                 return;
             }
-            // The rest of a paged list has expired: nothing of it is used.
+            // The rest of a paged list has expired: nothing of it is used. Where pages take longer than the server keeps a
+            // version, that would go on forever, so that the next one is read in one piece (as by client-go).
+            self.expired = code == 410 && matches!(self.phase, Phase::Listing { .. });
             self.relist();
             let is = if code == 410 { Is::Usual } else { Is::Odd };
             return self.fail(format!("a list was refused with {code}: {reason}"), is, now, outputs);

@@ -110,6 +110,7 @@ impl Edge {
                 return;
             }
             Todo::List { more } => self.list(more.as_deref()),
+            Todo::ListWhole => self.list_whole(),
             Todo::Open { from } => self.open(from.map(|it| it.number())),
             Todo::Read => {
                 self.pump();
@@ -172,6 +173,12 @@ impl Edge {
         let more = (!rest.is_empty()).then(|| "next".to_owned());
         self.pages = more.is_some().then_some((rest, at));
         WatchInput::Page { items, revision: revision(at), more }
+    }
+
+    fn list_whole(&mut self) -> WatchInput<u64> {
+        self.pages = None;
+        let items = self.server.world.iter().map(|(object, number)| item(*object, *number)).collect();
+        WatchInput::Page { items, revision: revision(self.server.revision), more: None }
     }
 
     fn open(&mut self, from: Option<u64>) -> WatchInput<u64> {

@@ -68,6 +68,8 @@ pub(in crate::kube) enum WatchInput<T> {
 pub(in crate::kube) enum Todo {
     /// Read a page of a list, from the start or from a token.
     List { more: Option<String> },
+    /// Read a list in one piece: the rest of one in pages had expired.
+    ListWhole,
     /// Open a watch: from a revision, or with a streamed list.
     Open { from: Option<Revision> },
     /// Continue reading; send [`WatchInput::Tick`] at [`super::Watch::due`].

@@ -90,7 +90,8 @@ fn nothing_of_a_list_is_used_whose_rest_expired() {
         assert_eq!(changes_of(&mut watch, page(0..2, 6, true), now), []);
         assert_eq!(watch.todo(now), Todo::List { more: Some("next".to_owned()) });
         watch.on(refused(code), now);
-        assert_eq!(next(&watch, now), Todo::List { more: None }, "{code}: from the start");
+        let again = if code == 410 { Todo::ListWhole } else { Todo::List { more: None } };
+        assert_eq!(next(&watch, now), again, "{code}: from the start");
         let changes = changes_of(&mut watch, page(1..4, 7, false), now);
         assert!(
             changes.contains(&Change::Gone(name(0))),
@@ -98,6 +99,26 @@ fn nothing_of_a_list_is_used_whose_rest_expired() {
         );
         assert!(!changes.iter().any(|it| matches!(it, Change::Put(item) if item.name == name(0))), "{code}");
     }
+}
+
+/// Where pages take longer than the server keeps a version, a list in pages would never end.
+#[test]
+fn a_list_whose_pages_expire_is_read_in_one_piece() {
+    let now = clock::now();
+    let mut watch = knowing(4, now);
+    let restarts = |watch: &mut Watch<u64>| {
+        watch.on(WatchInput::Restored, now);
+        watch.on(page(0..2, 6, true), now);
+        watch.on(refused(410), now);
+    };
+    restarts(&mut watch);
+    assert_eq!(next(&watch, now), Todo::ListWhole);
+    watch.on(refused(504), now);
+    assert_eq!(next(&watch, now), Todo::List { more: None }, "that is too much for it");
+    restarts(&mut watch);
+    assert_eq!(changes_of(&mut watch, page(0..3, 7, false), now).len(), 4);
+    watch.on(WatchInput::Restored, now);
+    assert_eq!(next(&watch, now), Todo::List { more: None }, "the next one may be quicker");
 }
 
 /// Another kind noticed it: what this kind knows may be from the discarded history.
