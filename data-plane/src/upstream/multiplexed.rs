@@ -140,6 +140,8 @@ impl Multiplexed {
             // Until the endpoint has said how many it allows.
             .initial_max_send_streams(0)
             .max_send_buffer_size(SEND_BUFFER)
+            // What arrives late for a call that was given up is no error of the endpoint; h2 forgets which those were.
+            .max_local_error_reset_streams(None)
             // Small frames are counted before h2 sees them, and cost no call its connection.
             .data_frame_budget(UNCOUNTED)
             .handshake::<Flowing<Counted<Wire>>, Bytes>(Flowing::new(

@@ -12,7 +12,7 @@ use h2::{Reason, RecvStream, client};
 use http::{HeaderValue, Request, Response, StatusCode};
 use shared::policy::{BackendProtocol, LocationPolicy};
 use shared::resource::{PathType, Resource, Route};
-use test_kit::client::frames::{DATA, GOAWAY, PREFACE, SETTINGS, frame};
+use test_kit::client::frames::{DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PREFACE, SETTINGS, frame};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -475,6 +475,61 @@ fn a_call_that_is_given_up_leaves_its_neighbours_alone() {
         assert!(given_up.await.is_err());
         assert_eq!(ask(&mut one, "/").await.0, StatusCode::OK);
         assert_eq!((endpoint.count(|it| &it.connections), endpoint.count(|it| &it.open)), (1, 1));
+        proxy
+    });
+}
+
+/// More calls than h2 remembers of those that were given up.
+const GIVEN_UP: u32 = 60;
+
+/// An endpoint that answers the call after these, and before that sends 1,100 frames for the first of them. With the number
+/// of calls so far.
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+async fn late() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, calls) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let seen = Arc::clone(&calls);
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+        stream.read_exact(&mut [0; PREFACE.len()]).await.unwrap();
+        let last = 2 * GIVEN_UP + 1;
+        loop {
+            let mut head = [0; 9];
+            stream.read_exact(&mut head).await.unwrap();
+            let [a, b, c, kind, flags, of @ ..] = head;
+            stream.read_exact(&mut vec![0; u32::from_be_bytes([0, a, b, c]) as usize]).await.unwrap();
+            match kind {
+                SETTINGS if flags == 0 => stream.write_all(&frame(SETTINGS, 1, 0, &[])).await.unwrap(),
+                HEADERS if u32::from_be_bytes(of) == last => break,
+                HEADERS => _ = seen.fetch_add(1, Ordering::Relaxed),
+                _ => {}
+            }
+        }
+        let answer = frame(HEADERS, END_HEADERS | END_STREAM, last, &[0x88]);
+        stream.write_all(&[frame(DATA, 0, 1, b"x").repeat(1_100), answer].concat()).await.unwrap();
+        let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+    });
+    (address, calls)
+}
+
+/// What an endpoint sends before it knows is no error of it, whatever h2 has forgotten.
+#[test]
+fn what_comes_late_for_calls_that_were_given_up_ends_no_connection() {
+    run(async {
+        let (address, calls) = late().await;
+        let mut proxy = Proxy::serving(Limits::default(), &[address]);
+        with_policy(&mut proxy, LocationPolicy::default());
+        let mut one = sender(&proxy).await;
+        for number in 1..=GIVEN_UP as usize {
+            let (given_up, mut out) = one.send_request(call("/"), false).unwrap();
+            while calls.load(Ordering::Relaxed) < number {
+                tokio::task::yield_now().await;
+            }
+            out.send_reset(Reason::CANCEL);
+            assert!(given_up.await.is_err());
+        }
+        assert_eq!(ask(&mut one, "/").await, (StatusCode::OK, Vec::new()));
         proxy
     });
 }
