@@ -233,6 +233,11 @@ fn rewritten_requests_carry_the_prefix() {
     proxy.endpoints("echo", &[origin.address]);
     assert_eq!(Client::new(proxy.http).get("/api/x").status, 200);
     assert_eq!(origin.seen()[0].all("x-forwarded-prefix"), ["/api"]);
+    // It takes the place of what an earlier proxy says, which would pass otherwise.
+    proxy.defaults(LocationPolicy { use_forwarded_headers: Some(true), ..LocationPolicy::default() });
+    let asked = "GET /api/x HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-Prefix: /team\r\n\r\n";
+    assert_eq!(Client::new(proxy.http).ask(asked).status, 200);
+    assert_eq!(origin.seen()[1].all("x-forwarded-prefix"), ["/api"]);
 }
 
 /// In nginx a named group is a variable.

@@ -9,7 +9,7 @@ use shared::template::{Overlong, Template};
 
 use super::claims::Claims;
 use super::variables::{self, Allowance};
-use super::{Call, Exchange, HeaderScope, Step, certificates, claims, rewrite, trace};
+use super::{Call, Exchange, HeaderScope, Step, certificates, claims, loops, rewrite, trace};
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Fields, Known, RequestHead};
 use crate::http::peer::{Peer, arrival};
@@ -55,6 +55,7 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
     certificates::set_headers(exchange.certificate.as_deref(), fields);
     // nginx sends no header with an empty value.
     if let Some(prefix) = prefix.filter(|prefix| !prefix.is_empty()) {
+        fields.remove(Known::XForwardedPrefix);
         fields.add(Known::XForwardedPrefix, prefix);
     }
     if let Some(tracing) = &location.policy.tracing {
@@ -104,7 +105,12 @@ fn tell(exchange: &mut Exchange<'_>, forwarding: &Forwarding) {
     let port = claims.and_then(|claims| claims.port.as_deref());
     let RequestHead { fields, host, .. } = &mut **head;
     let host = claims.and_then(|claims| claims.host.as_ref()).unwrap_or(host);
-    fields.retain(|known, name| !is_ours(known, name));
+    // Of the fleet's own proxies, too: an auth service may be behind one.
+    let is_known = claims.is_some_and(|claims| claims.is_believed) || loops::is_own(fields);
+    let stays = |known, name: &[u8]| {
+        is_known && (known != Known::XOriginalUri || target.is_empty()) && is_told(known, name)
+    };
+    fields.retain(|known, name| !is_ours(known, name) || stays(known, name));
     add(
         fields,
         &[
@@ -237,6 +243,16 @@ fn is_ours(known: Known, name: &[u8]) -> bool {
         | Known::XOriginalForwardedHost => true,
         // The result must not depend on whether the name is a [`Known`] one.
         _ => begins(name, b"x-original-") || begins(name, b"ssl-client-"),
+    }
+}
+
+/// Whether a header of ours says something of an earlier proxy that only that one knows, and that is passed on if it is
+/// believed: nginx passes it on from anybody.
+fn is_told(known: Known, name: &[u8]) -> bool {
+    match known {
+        Known::XForwardedPrefix | Known::XOriginalUri | Known::XOriginalUrl | Known::XOriginalMethod => true,
+        Known::Other => begins(name, b"x-original-"),
+        _ => false,
     }
 }
 

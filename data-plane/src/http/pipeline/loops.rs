@@ -26,8 +26,17 @@ pub(super) fn mark(fields: &mut Fields) {
 
 /// Whether no further request is made for one with these fields.
 pub(super) fn is_over(fields: &Fields) -> bool {
+    own(fields).count() >= MOST
+}
+
+/// Whether a request is one of this process.
+pub(super) fn is_own(fields: &Fields) -> bool {
+    own(fields).next().is_some()
+}
+
+fn own(fields: &Fields) -> impl Iterator<Item = &[u8]> {
     let entries = fields.all(FIELD).flat_map(|list| list.split(|byte| *byte == b','));
-    entries.filter(|other| other.trim_ascii() == entry().as_bytes()).count() >= MOST
+    entries.filter(|other| other.trim_ascii() == entry().as_bytes())
 }
 
 /// The entry of this process.
@@ -47,7 +56,7 @@ mod tests {
             fields.append(FIELD, value);
         }
         mark(&mut fields);
-        assert!(!is_over(&fields));
+        assert!(!is_over(&fields) && is_own(&fields));
         mark(&mut fields);
         assert!(is_over(&fields));
     }
@@ -59,6 +68,6 @@ mod tests {
             fields.append(FIELD, value);
             fields.append(FIELD, entry().replace("by", "BY"));
         }
-        assert!(!is_over(&fields));
+        assert!(!is_over(&fields) && !is_own(&fields));
     }
 }

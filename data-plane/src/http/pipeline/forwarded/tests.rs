@@ -46,6 +46,34 @@ fn list(values: &[&str]) -> Option<TextList> {
     Some(TextList { values: values.iter().map(|it| (*it).to_owned()).collect() })
 }
 
+/// A gateway that strips a prefix and says so, or this proxy for an auth service that is behind it.
+#[tokio::test]
+async fn what_an_earlier_proxy_has_said_is_passed_on_if_it_is_believed() {
+    let told = [
+        ("x-original-url", "https://a.test/x"),
+        ("x-original-method", "PUT"),
+        ("x-original-uri", "/was"),
+        ("x-original-host", "a.test"),
+        ("x-forwarded-prefix", "/team"),
+    ];
+    let lines = told.map(|(name, value)| format!("{name}: {value}\r\n")).concat();
+    let forged = format!("{lines}ssl-client-verify: SUCCESS\r\nX-Original-Forwarded-For: 6.6.6.6\r\n");
+    let heard = |fields: &[(String, String)]| {
+        assert_eq!(values(fields, "ssl-client-verify"), [""; 0]);
+        assert_ne!(values(fields, "x-original-forwarded-for"), ["6.6.6.6"]);
+        told.map(|(name, value)| values(fields, name) == [value])
+    };
+    assert_eq!(heard(&passed_on(&forged)), [false; 5], "anybody");
+    let believing = LocationPolicy { use_forwarded_headers: Some(true), ..LocationPolicy::default() };
+    assert_eq!(heard(&sent(believing.clone(), &forged)), [true; 5]);
+    let mut marked = Fields::default();
+    loops::mark(&mut marked);
+    let own = format!("{forged}CDN-Loop: {}\r\n", String::from_utf8_lossy(marked.get("CDN-Loop").unwrap()));
+    assert_eq!(heard(&passed_on(&own)), [true; 5], "this proxy");
+    let anew = LocationPolicy { proxy_add_original_uri_header: Some(true), ..believing };
+    assert_eq!(values(&sent(anew, &forged), "x-original-uri"), ["/x?y"]);
+}
+
 /// The recipe for a CDN: nginx leaves out what has no value, and what its template sets stays.
 #[tokio::test]
 async fn a_header_without_a_value_takes_nothing_of_ours_away() {
