@@ -131,8 +131,8 @@ fn errors_have_their_pages_all_the_same() {
     let (app, files) = (app(), files());
     let page = |error| ErrorAnswer {
         error,
-        answer: None,
         place: Some(ErrorPlace { path: "/files/page".into(), status: 200, ..ErrorPlace::default() }),
+        ..ErrorAnswer::default()
     };
     let with = |error| LocationPolicy {
         error_answers: Some(ErrorAnswerList { answers: vec![page(error)] }),

@@ -11,8 +11,8 @@ fn place(error: u32, path: &str, status: u32) -> ErrorAnswer {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     ErrorAnswer {
         error,
-        answer: None,
         place: Some(ErrorPlace { path: path.into(), query: query.into(), status }),
+        ..ErrorAnswer::default()
     }
 }
 

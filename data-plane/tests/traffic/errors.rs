@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use data_plane::local::Limits;
 use shared::policy::{
-    BackendProtocol, Canary, ErrorAnswer, ErrorAnswerList, ExternalAuth, HostPolicy, LocationPolicy,
-    Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutTest, Shortcuts, StatusList, TextList,
+    BackendProtocol, Canary, ErrorAnswer, ErrorAnswerList, ExternalAuth, Header, HeaderList, HostPolicy,
+    LocationPolicy, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutTest, Shortcuts,
+    StatusList, TextList,
 };
 use shared::resource::{Denial, Host, Path, PathType, Resource, Route, Settings};
 
@@ -551,13 +552,48 @@ fn a_location_that_is_denied_has_the_pages_of_the_fleet() {
     assert!(origin.seen().is_empty() && errors.seen().is_empty());
 }
 
+/// As `error_page 403 https://in.test/;` and `error_page 404 @in;` of a snippet: a URL is an answer of the location, whose
+/// headers a script of another origin needs.
+#[test]
+fn a_redirect_in_place_of_an_error_has_the_headers_of_its_location() {
+    let answer = |error, in_location| ErrorAnswer {
+        error,
+        answer: Some(Shortcut { status: 302, text: Some("https://in.test/".into()), ..Shortcut::default() }),
+        in_location,
+        ..ErrorAnswer::default()
+    };
+    let header = |name: &str| Header { name: name.into(), value: "own".into() };
+    let policy = LocationPolicy {
+        error_answers: Some(ErrorAnswerList { answers: vec![answer(403, true), answer(404, false)] }),
+        intercept_errors: Some(true),
+        enable_cors: Some(true),
+        custom_headers: Some(HeaderList { headers: vec![header("X-Own")] }),
+        ..LocationPolicy::default()
+    };
+    let origin = Origin::new(|seen| {
+        let status = seen.line().split(['/', ' ']).nth(3).unwrap().to_owned();
+        let challenge = "WWW-Authenticate: Bearer\r\n";
+        (format!("HTTP/1.1 {status} No\r\n{challenge}Content-Length: 0\r\n\r\n").into_bytes(), true)
+    });
+    let mut proxy = Proxy::start();
+    proxy.policies(false, &[("/app", policy)]);
+    proxy.endpoints("app", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    for (path, headers) in [("/app/403", [vec!["*"], vec!["own"]]), ("/app/404", [vec![], vec![]])] {
+        let answer = client.get(path);
+        assert_eq!((answer.status, answer.all("location")), (302, vec!["https://in.test/"]), "{path}");
+        assert_eq!(["access-control-allow-origin", "x-own"].map(|name| answer.all(name)), headers, "{path}");
+        assert_eq!(answer.all("www-authenticate"), [""; 0], "that of a 401 alone");
+    }
+}
+
 /// As `error_page 401 = @in; location @in { return 302 ..; }` of a snippet, and with a text.
 #[test]
 fn a_snippet_answers_in_place_of_errors() {
     let said = |error, status, text: &str, media_type: Option<&str>| {
         let (text, media_type) = (Some(text.into()), media_type.map(Into::into));
         let answer = Some(Shortcut { status, text, media_type, ..Shortcut::default() });
-        Some(ErrorAnswerList { answers: vec![ErrorAnswer { error, answer, place: None }] })
+        Some(ErrorAnswerList { answers: vec![ErrorAnswer { error, answer, ..ErrorAnswer::default() }] })
     };
     let asked = Origin::new(|_| {
         let challenge = "WWW-Authenticate: Bearer realm=\"x\"\r\n";

@@ -68,13 +68,14 @@ fn read(arguments: &[String], whole: &[Directive]) -> Option<Vec<ErrorAnswer>> {
         Some('/') => (None, Some(on_this_host(place)?)),
         _ => (Some(elsewhere(place, status.flatten())?), None),
     };
+    let is_url = !place.starts_with(['@', '/']);
     let of_error = |text: &String| {
         let error = text.parse().ok().filter(|it| may_have_page(*it))?;
         let place = path
             .clone()
             .map(|path| ErrorPlace { status: status.unwrap_or(Some(error)).unwrap_or(0), ..path });
         let answer = answer.clone().map(|answer| with_status(answer, error, status));
-        Some(ErrorAnswer { error, answer, place })
+        Some(ErrorAnswer { error, answer, place, in_location: is_url })
     };
     (!errors.is_empty()).then(|| errors.iter().map(of_error).collect()).flatten()
 }
@@ -128,6 +129,8 @@ mod tests {
         let list = take(&mut directives, &whole)?;
         let line = |it: ErrorAnswer| {
             let answer = it.answer.unwrap();
+            let is_url = text.contains("https://no.test/");
+            assert_eq!(it.in_location, is_url, "{text}");
             (it.error, answer.status, answer.text)
         };
         Some(list.answers.into_iter().map(line).collect())

@@ -50,6 +50,10 @@ pub(super) async fn replace<'a, B: RequestBody>(
             access::signin(exchange, location, reply)
         }
         Some(Page::Instead(Instead::Answer(answer))) => {
+            (exchange.header_scope, exchange.own_headers) = (HeaderScope::Host, None);
+            return Replaced::By(shortcuts::in_place(exchange, answer, reply));
+        }
+        Some(Page::Instead(Instead::Redirect(answer))) => {
             return Replaced::By(shortcuts::in_place(exchange, answer, reply));
         }
         Some(Page::Instead(Instead::Place(place))) => return Replaced::Elsewhere(place, reply),

@@ -235,8 +235,7 @@ pub(super) fn of_auth(exchange: &Exchange<'_>, answers: &Shortcuts) -> Result<Op
 
 /// What a snippet answers in place of an error. As in nginx, the client still gets the challenge of a 401.
 pub(super) fn in_place(exchange: &mut Exchange<'_>, shortcut: &Shortcut, error: Reply) -> Reply {
-    exchange.header_scope = HeaderScope::Host;
-    exchange.own_headers = says(shortcut, &None);
+    exchange.own_headers = says(shortcut, &None).or_else(|| exchange.own_headers.take());
     let reply = answer(exchange, shortcut, &None);
     let mut reply = reply.unwrap_or_else(|overlong| variables::refused(exchange, overlong));
     let challenges = error.head.fields.all(Known::WwwAuthenticate);

@@ -303,7 +303,7 @@ mod tests {
                     .map(|error| ErrorAnswer {
                         error: *error,
                         place: Some(ErrorPlace { path: path.into(), ..ErrorPlace::default() }),
-                        answer: None,
+                        ..ErrorAnswer::default()
                     })
                     .collect(),
             };

@@ -36,8 +36,10 @@ struct Answer {
 /// What a client gets in place of an error page.
 #[derive(Clone, Debug)]
 pub enum Instead {
-    /// A fixed answer.
+    /// A fixed answer, of another location.
     Answer(Shortcut),
+    /// A redirect, of the request's own location.
+    Redirect(Shortcut),
     /// What its host serves at a path.
     Place(Place),
 }
@@ -122,7 +124,8 @@ fn instead(configured: &ErrorAnswer) -> Result<Option<Instead>, PolicyError> {
     let Some(place) = &configured.place else {
         let answer = configured.answer.as_ref().map(Shortcut::compile).transpose()?;
         let is_plain = |it: &Shortcut| it.tests.is_empty() && it.pattern.is_none() && it.status != 0;
-        return Ok(answer.filter(is_plain).map(Instead::Answer));
+        let instead = if configured.in_location { Instead::Redirect } else { Instead::Answer };
+        return Ok(answer.filter(is_plain).map(instead));
     };
     let status = match place.status {
         0 => Some(None),
