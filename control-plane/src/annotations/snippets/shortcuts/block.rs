@@ -25,7 +25,7 @@ pub(super) fn block(node: &Node<'_>, room: &mut Allowance) -> Option<(ShortcutBl
         return None;
     }
     let (mut shortcuts, mut headers) = (Vec::new(), Vec::new());
-    let (mut is_open, mut is_refusal, mut knows_no_types) = (None, false, false);
+    let (mut is_open, mut is_refusal, mut has_list, mut knows_no_types) = (None, false, false, false);
     let mut default_type = None;
     for it in nodes(node.inner) {
         match (it.directive.name(), it.directive.arguments()) {
@@ -33,6 +33,7 @@ pub(super) fn block(node: &Node<'_>, room: &mut Allowance) -> Option<(ShortcutBl
             (access @ ("allow" | "deny"), [all]) if all == "all" => {
                 _ = is_open.get_or_insert(access == "allow")
             }
+            ("allow" | "deny", [_]) if !it.directive.is_block => has_list = true,
             ("default_type", [configured]) => default_type = Some(configured.clone()),
             // Then no file extension determines the type.
             ("types", []) if it.directive.is_block && it.inner.is_empty() => knows_no_types = true,
@@ -47,6 +48,10 @@ pub(super) fn block(node: &Node<'_>, room: &mut Allowance) -> Option<(ShortcutBl
     let responds = |it: &Shortcut| !goes_on(it) && it.status < 400;
     let has_answers = !shortcuts.is_empty();
     let is_internal = node.inner.iter().any(|it| it.name() == "internal");
+    // nginx asks no list where a `return` comes first, whoever is refused by it.
+    if has_list && !shortcuts.iter().any(answers_all) {
+        return None;
+    }
     if is_internal && !shortcuts.is_empty() || is_refusal && shortcuts.iter().any(responds) {
         return None;
     }
