@@ -161,8 +161,10 @@ async fn compile(
     let whose = identity::of_history(args, source.identity.clone());
     let pipeline =
         pipeline.with_questions(args.validating_webhook.map(|_| questions)).with_barrier(barrier.clone());
-    let pipeline =
-        pipeline.with_questions_of_folder(questions_of_folder.clone()).with_source(whose, &args.group);
+    let pipeline = pipeline
+        .with_questions_of_folder(questions_of_folder.clone())
+        .with_source(whose, &args.group)
+        .with_clock();
     tasks.spawn("pipeline", async { pipeline.run().await.map(|never| match never {}) });
     let compiled = Compiled {
         published,

@@ -18,6 +18,7 @@ mod commit;
 mod dirty;
 mod hosts;
 mod ingresses;
+mod lives;
 mod namespaces;
 mod objects;
 mod pinned;

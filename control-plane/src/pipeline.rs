@@ -26,6 +26,7 @@ use shared::delta::Delta;
 use shared::version::Source;
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Interval;
 use tracing::{debug, info, warn};
 
 use crate::barrier::Barrier;
@@ -46,6 +47,8 @@ use source_identity::SourceIdentity;
 
 /// Limit of the awaited objects that are named.
 const SHOWN: usize = 3;
+/// Interval of telling the time, for problems that begin at some.
+const HOUR: Duration = Duration::from_secs(60 * 60);
 /// Longest uninterrupted work, before the task yields and looks at endpoints again.
 const TURN: Duration = Duration::from_millis(1);
 
@@ -106,6 +109,8 @@ pub struct Pipeline {
     fresh: Rounds,
     /// For questions that wait until the folder was read.
     caught_up: Rounds,
+    /// For problems that begin at some time.
+    hour: Option<Interval>,
     turn: Instant,
 }
 
@@ -135,6 +140,7 @@ impl Pipeline {
             source_identity: SourceIdentity::default(),
             fresh: Rounds::default(),
             caught_up: Rounds::default(),
+            hour: None,
             turn: clock::now(),
         }
     }
@@ -155,6 +161,12 @@ impl Pipeline {
     #[must_use]
     pub fn with_questions_of_folder(self, barrier: Barrier) -> Self {
         Self { caught_up: Rounds::of(barrier), ..self }
+    }
+
+    /// Looks at the clock every hour, for problems that begin at some time. Called within a runtime.
+    #[must_use]
+    pub fn with_clock(self) -> Self {
+        Self { hour: Some(tokio::time::interval(HOUR)), ..self }
     }
 
     /// Sets the source and group that the history belongs to.
@@ -186,6 +198,15 @@ impl Pipeline {
                 }
                 change = due(&mut self.expiry) => {
                     ask(&self.outputs.pins, change);
+                    continue;
+                }
+                () = tick(self.hour.as_mut()) => {
+                    self.index.set_time(clock::wall());
+                    if self.first.is_none() {
+                        self.turn = clock::now();
+                        self.compile().await;
+                        self.commit(self.turn);
+                    }
                     continue;
                 }
             };
@@ -429,6 +450,14 @@ impl Pipeline {
         if held_back > 0 {
             info!(%version, held_back, compiled, "not released while the version is pinned: {told}");
         }
+    }
+}
+
+/// Waits for the next hour.
+async fn tick(hour: Option<&mut Interval>) {
+    match hour {
+        Some(hour) => _ = hour.tick().await,
+        None => std::future::pending().await,
     }
 }
 

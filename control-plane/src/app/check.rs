@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use shared::clock;
 use shared::delta::Delta;
 use shared::kind::ResourceKey;
 
@@ -63,6 +64,7 @@ pub fn check(args: &Args, manifests: Manifests) -> anyhow::Result<Checked> {
     let of_ingresses = events.iter().filter_map(Event::object).filter(is_ingress);
     let ingresses = of_ingresses.collect::<BTreeSet<_>>().len();
     let mut index = flags::index(args);
+    index.set_time(clock::wall());
     events.into_iter().for_each(|event| index.apply(event));
     index.lists_complete();
     let Commit { reports, config, live, .. } = index.commit();

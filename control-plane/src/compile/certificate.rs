@@ -4,10 +4,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use rustls_pki_types::PrivateKeyDer;
 use shared::pem;
 use shared::resource::{Certificate, Chain};
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
 use x509_parser::public_key::PublicKey;
 use zeroize::Zeroizing;
 
@@ -26,6 +27,17 @@ pub struct Pair {
     pub chain: Option<Chain>,
     /// The names that the leaf is valid for.
     pub names: Vec<String>,
+    /// When it is valid.
+    pub life: Life,
+}
+
+/// From when until when a certificate is valid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Life {
+    /// `notBefore`.
+    pub begins: Timestamp,
+    /// `notAfter`.
+    pub ends: Timestamp,
 }
 
 /// Parses `tls.crt` and `tls.key`; the Secret's type is ignored, as in ingress-nginx.
@@ -40,10 +52,11 @@ pub fn compile(secret: &Secret) -> Result<Pair, Fault> {
     let Some(leaf) = certificates.pop() else {
         return Err(rejected("tls.crt", pem::PemError::NoCertificate));
     };
-    check(&leaf, &key)?;
+    let life = check(&leaf, &key)?;
     let chain = (!chain.is_empty()).then_some(Chain { certificates: chain });
     Ok(Pair {
         names: pem::names(&leaf),
+        life,
         certificate: Certificate { leaf, key, chain: chain.as_ref().map(Chain::key) },
         chain,
     })
@@ -61,8 +74,8 @@ pub(super) fn decoded(secret: &Secret, key: &str) -> Result<Zeroizing<Vec<u8>>, 
     STANDARD.decode(&*whole).map(Zeroizing::new).map_err(|_| rejected(key, "not base64"))
 }
 
-/// Whether proxies can sign with the key, and it belongs to the certificate.
-fn check(leaf: &[u8], key: &[u8]) -> Result<(), Fault> {
+/// Whether proxies can sign with the key, and it belongs to the certificate. Returns when that is valid.
+fn check(leaf: &[u8], key: &[u8]) -> Result<Life, Fault> {
     let (_, certificate) = X509Certificate::from_der(leaf)
         .map_err(|_| rejected("tls.crt", "the first certificate is not X.509"))?;
     let unusable = || {
@@ -75,8 +88,13 @@ fn check(leaf: &[u8], key: &[u8]) -> Result<(), Fault> {
         Some(public) if public.as_ref() != certificate.public_key().raw => {
             Err(rejected("tls.key", "it does not belong to the first certificate of tls.crt"))
         }
-        _ => Ok(()),
+        _ => Ok(life(&certificate)),
     }
+}
+
+fn life(certificate: &X509Certificate<'_>) -> Life {
+    let time = |time: ASN1Time| Timestamp::from_second(time.timestamp()).unwrap_or(Timestamp::MAX);
+    Life { begins: time(certificate.validity().not_before), ends: time(certificate.validity().not_after) }
 }
 
 /// Why an RSA key is not usable, if it is for its length: nginx signs with shorter ones if OpenSSL's security level allows it.
@@ -123,6 +141,9 @@ mod tests {
         assert_eq!(read.certificate.leaf, leaf.der().as_ref());
         assert_eq!(read.certificate.key, key.serialized_der());
         assert_eq!(read.names, ["a.test", "*.b.test"]);
+        let params = rcgen::CertificateParams::default();
+        let life = [params.not_before.unix_timestamp(), params.not_after.unix_timestamp()];
+        assert_eq!([read.life.begins, read.life.ends].map(Timestamp::as_second), life);
         let chain = read.chain.unwrap();
         assert_eq!(chain.certificates, [issuer.der().as_ref()]);
         assert_eq!(read.certificate.chain, Some(chain.key()));

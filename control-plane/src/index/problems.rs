@@ -147,10 +147,8 @@ impl Index {
                     self.settings_faults.clone()
                 }
                 ObjectKind::ConfigMap => self.streams.faults.get(object).cloned().unwrap_or_default(),
-                ObjectKind::IngressClass
-                | ObjectKind::Service
-                | ObjectKind::Secret
-                | ObjectKind::Namespace => Vec::new(),
+                ObjectKind::Secret => self.secrets.lives.fault(&object.name).into_iter().collect(),
+                ObjectKind::IngressClass | ObjectKind::Service | ObjectKind::Namespace => Vec::new(),
             },
         };
         let classless = match slot.in_use() {

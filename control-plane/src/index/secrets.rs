@@ -9,6 +9,7 @@ use shared::name::ObjectName;
 use shared::resource::{Chain, Resource};
 
 use super::Index;
+use super::lives::Lives;
 use super::objects::reference;
 use super::refs::{Site, User};
 use crate::compile::{certificate, material};
@@ -20,6 +21,7 @@ use crate::reference::Use;
 pub(super) struct Secrets {
     /// The names that a published certificate is valid for.
     names: HashMap<ObjectName, Vec<String>>,
+    pub(super) lives: Lives,
     /// The chain of a published certificate, and the Secrets of a published chain.
     chain_of: HashMap<ObjectName, String>,
     chained: HashMap<String, BTreeSet<ObjectName>>,
@@ -83,6 +85,7 @@ impl Index {
             // Its use ended before its replacement was read: it is kept until then.
             return;
         }
+        self.secrets.lives.set(name, pair.as_ref().map(|pair| pair.life));
         let (certificate, chain, names) = match pair {
             Some(pair) => (Some(pair.certificate), pair.chain, Some(pair.names)),
             None => (None, None, None),

@@ -275,6 +275,33 @@ fn a_missing_default_certificate_is_told() {
     assert_eq!(world.problems(ObjectKind::Secret, "fallback"), ["warning "]);
 }
 
+#[test]
+fn the_owner_of_a_certificate_that_has_ended_is_told_while_it_is_shown() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+    (params.not_before, params.not_after) =
+        (rcgen::date_time_ymd(2024, 1, 1), rcgen::date_time_ymd(2025, 1, 1));
+    let ended = params.self_signed(&key).unwrap().pem();
+    let mut world = World::default();
+    let told = |world: &World| world.problems(ObjectKind::Secret, "cert");
+    world.index.set_time(shared::clock::wall());
+    world.apply(ingress("web").rule("a.test", &[("/", "echo")]).tls(&["a.test"], "cert"));
+    world.apply(secret_with("cert", &ended, &key.serialize_pem()));
+    assert_eq!(told(&world), ["warning data[tls.crt]"]);
+    assert_eq!(certificates(&world, "a.test").unwrap(), ["default/cert"]);
+    // A year ago it had not.
+    let ago = std::time::Duration::from_secs(u64::try_from(params.not_before.unix_timestamp()).unwrap() + 1);
+    world.index.set_time(std::time::SystemTime::UNIX_EPOCH + ago);
+    assert!(world.events([]).problems_changed && told(&world).is_empty());
+    world.index.set_time(shared::clock::wall());
+    world.events([]);
+    world.apply(secret("cert", 0));
+    assert_eq!(told(&world), [""; 0]);
+    world.apply(secret_with("cert", &ended, &key.serialize_pem()));
+    world.delete(ObjectKind::Ingress, "web");
+    assert_eq!(told(&world), [""; 0], "nobody is shown it");
+}
+
 /// A missing Secret and an unusable one are reported differently, because the owner has to act differently.
 #[test]
 fn a_secret_of_no_use_is_told_apart_from_one_that_is_not_there() {
