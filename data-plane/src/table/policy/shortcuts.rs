@@ -199,6 +199,8 @@ impl Shortcuts {
                 return Ok(Some((block, groups)));
             }
         }
+        // Among patterns nginx asks no other prefix. One that refuses is asked here, so that what was to be shut stays shut.
+        let longest = longest.filter(|(block, ..)| !in_patterns || block.keeps_out);
         Ok(longest.map(|(block, ..)| (block, Groups::default())))
     }
 
@@ -536,6 +538,9 @@ mod tests {
             assert_eq!(status(&refuses, "/admin/x", declared), Some(400), "{declared}");
             assert_eq!(status(&answers, "/admin/x", declared), None, "{declared}");
         }
+        assert_eq!(status(&answers, "/admin/x", "/"), Some(200));
+        assert_eq!(status_in(true, &answers, "/admin/x", "/"), None, "the pattern of / comes first");
+        assert_eq!(status_in(true, &refuses, "/admin/x", "/"), Some(400));
         assert_eq!(status(&refuses, "/admin/x", "/admin/x"), None);
         assert_eq!(status(&shortcuts(&[(ShortcutPath::Prefix, "/")]), "/x", "/"), Some(400));
     }
