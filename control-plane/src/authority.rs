@@ -30,6 +30,8 @@ use shared::{pem, secret, tls};
 use thiserror::Error;
 use zeroize::Zeroize as _;
 
+use crate::moment::utc;
+
 pub use leaf::Names;
 pub use record::RecordError;
 pub use shared::identity::SLACK;
@@ -56,17 +58,11 @@ pub enum IssueError {
     #[error("expected a certificate signing request (PKCS#10) of at most {REQUEST_MAX} bytes")]
     Request,
     /// A rotation has not ended.
-    #[error("a rotation is under way: the next root signs from {}", rfc3339(*.0))]
+    #[error("a rotation is under way: the next root signs from {}", utc(*.0).unwrap_or_else(|| "a time that no clock has".to_owned()))]
     Rotating(SystemTime),
     /// The root that should sign has no key.
     #[error("the record of the authority has no key for the root that signs now")]
     NoKey,
-}
-
-/// RFC 3339 in UTC.
-fn rfc3339(time: SystemTime) -> String {
-    jiff::Timestamp::try_from(time)
-        .map_or_else(|_| "a time that no clock has".to_owned(), |time| format!("{time:.0}"))
 }
 
 /// Limit of a signing request in bytes.

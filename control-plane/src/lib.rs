@@ -35,6 +35,7 @@ mod inspect;
 mod kube;
 mod manifests;
 mod metrics;
+mod moment;
 pub mod objects;
 mod origin;
 mod peers;

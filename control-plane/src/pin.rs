@@ -21,6 +21,7 @@ use shared::resource::Resource;
 use shared::snapshot::Snapshot;
 use shared::version::Root;
 
+use crate::moment::utc;
 use crate::reference::{Reference, Use};
 pub use record::{Manifest, PARTS, Packed, Unreadable, pack, unpack};
 
@@ -127,15 +128,10 @@ impl fmt::Display for Pin {
             "{} {preposition} {}, until {}",
             self.how.as_str(),
             self.version.short(),
-            rfc3339(self.until())
+            utc(self.until()).unwrap_or_else(|| "for ever".to_owned())
         )?;
         if self.note.is_empty() { Ok(()) } else { write!(f, ": {}", self.note) }
     }
-}
-
-/// RFC 3339 in UTC.
-fn rfc3339(time: SystemTime) -> String {
-    jiff::Timestamp::try_from(time).map_or_else(|_| "for ever".to_owned(), |time| format!("{time:.0}"))
 }
 
 /// The latest time that is shown: the year 9999. Anything later means forever.

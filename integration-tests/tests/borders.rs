@@ -253,6 +253,7 @@ const CONTROL_PLANE: &[&str] = &[
     // The language of all of them.
     "tasks",
     "zlib",
+    "moment",
     "objects",
     "problem",
     "reference",

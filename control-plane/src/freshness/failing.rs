@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::unheard::utc;
+use crate::moment::utc;
 use crate::objects::ObjectKind;
 
 /// A list whose requests, or those of its watch, fail: what was read of it stays in use.
@@ -34,6 +34,7 @@ impl Failing {
 
 impl fmt::Display for Failing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "reading {} fails since {} ({})", self.list, utc(self.since.1), self.reason)
+        let since = utc(self.since.1).unwrap_or_default();
+        write!(f, "reading {} fails since {since} ({})", self.list, self.reason)
     }
 }

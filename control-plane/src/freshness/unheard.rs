@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::moment::utc;
+
 /// A source that does not answer: what was read of it stays in use, and nothing newer is seen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unheard {
@@ -28,11 +30,6 @@ impl Unheard {
 impl fmt::Display for Unheard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { since, reason } = self;
-        write!(f, "has not heard the API server since {} ({reason})", utc(since.1))
+        write!(f, "has not heard the API server since {} ({reason})", utc(since.1).unwrap_or_default())
     }
-}
-
-/// To the second, in UTC.
-pub(super) fn utc(time: SystemTime) -> String {
-    jiff::Timestamp::try_from(time).map(|time| format!("{time:.0}")).unwrap_or_default()
 }
