@@ -161,11 +161,7 @@ pub fn bind(
         let mut address = wanted;
         for set in &mut sets {
             let refused = |source| BindError { flag: scheme.flag(), address: wanted, source };
-            let socket = open(address, Transport::Tcp).or_else(|error| {
-                let other = socket::without_ipv6(address, &error).ok_or(error)?;
-                open(other, Transport::Tcp)
-            });
-            let socket = socket.map_err(refused)?;
+            let socket = socket::bound(address, |address| open(address, Transport::Tcp)).map_err(refused)?;
             // With port 0, all sockets get the port of the first one.
             address = socket
                 .local_addr()

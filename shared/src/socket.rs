@@ -24,6 +24,14 @@ pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     is_same && one.port() == other.port() && one.port() != 0
 }
 
+/// Binds an address with `bind`; `[::]` as `0.0.0.0` where there is no IPv6.
+///
+/// # Errors
+/// It cannot be bound.
+pub fn bound<T>(address: SocketAddr, bind: impl Fn(SocketAddr) -> io::Result<T>) -> io::Result<T> {
+    bind(address).or_else(|error| bind(without_ipv6(address, &error).ok_or(error)?))
+}
+
 /// Where to listen instead of an address that cannot be bound: `[::]` includes IPv4, and is `0.0.0.0` on a machine without IPv6.
 pub fn without_ipv6(address: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
     let is_taken = matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied);

@@ -129,10 +129,7 @@ impl Ports {
             Some(ip) => self.bind(transport, SocketAddr::new(ip, number)),
             None => {
                 let any = (Ipv6Addr::UNSPECIFIED, number).into();
-                self.bind(transport, any).or_else(|error| {
-                    let other = socket::without_ipv6(any, &error).ok_or(error)?;
-                    self.bind(transport, other)
-                })
+                socket::bound(any, |address| self.bind(transport, address))
             }
         }?;
         let port = Arc::new(Port { _descriptors: held, ..port });

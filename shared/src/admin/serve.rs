@@ -100,10 +100,7 @@ impl Bound {
     /// # Errors
     /// I/O errors.
     pub fn tcp(address: SocketAddr) -> io::Result<Self> {
-        let listener = std::net::TcpListener::bind(address).or_else(|error| {
-            let other = socket::without_ipv6(address, &error).ok_or(error)?;
-            std::net::TcpListener::bind(other)
-        })?;
+        let listener = socket::bound(address, std::net::TcpListener::bind)?;
         listener.set_nonblocking(true)?;
         Ok(Self::Tcp(listener))
     }
