@@ -49,12 +49,14 @@ pub(super) async fn replace<'a, B: RequestBody>(
             exchange.info.attempts.redirected();
             access::signin(exchange, location, reply)
         }
-        Some(Page::Instead(Instead::Answer(answer))) => {
-            (exchange.header_scope, exchange.own_headers) = (HeaderScope::Host, None);
-            return Replaced::By(shortcuts::in_place(exchange, answer, reply));
-        }
-        Some(Page::Instead(Instead::Redirect(answer))) => {
-            return Replaced::By(shortcuts::in_place(exchange, answer, reply));
+        Some(Page::Instead(it @ (Instead::Answer(answer) | Instead::Redirect(answer)))) => {
+            if matches!(it, Instead::Answer(_)) {
+                (exchange.header_scope, exchange.own_headers) = (HeaderScope::Host, None);
+            }
+            let first = Challenges::of(reply);
+            let mut reply = shortcuts::in_place(exchange, answer);
+            first.put(&mut reply);
+            reply
         }
         Some(Page::Instead(Instead::Place(place))) => return Replaced::Elsewhere(place, reply),
         Some(Page::Backends(fleets)) => {

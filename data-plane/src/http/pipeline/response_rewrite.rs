@@ -1,9 +1,5 @@
 //! Rewrites redirects and cookies in an endpoint's response, if the location asks for it.
 
-use std::borrow::Cow;
-
-use shared::template::Variable;
-
 use super::variables::{self, Allowance};
 use super::{Exchange, HeaderScope, redirect};
 use crate::codec::head::Known;
@@ -26,12 +22,8 @@ pub(super) fn apply(exchange: &Exchange<'_>, location: &PathEntry, reply: &mut R
         // All fields together share the remaining matching budget of the request.
         steps: &exchange.steps,
         fill: &|template, found| {
-            let filled = variables::filled_by(template, exchange, &mut Allowance::default(), |variable| {
-                let Variable::Capture(number) = variable else { return None };
-                let group = found.map_or(&b""[..], |(groups, text)| groups.get(usize::from(*number), text));
-                Some(Cow::Borrowed(group))
-            });
-            filled.ok()
+            let group = |group: usize| found.map_or(&b""[..], |(groups, text)| groups.get(group, text));
+            variables::filled(template, exchange, &mut Allowance::default(), group).ok()
         },
     };
     let fields = &mut reply.head.fields;

@@ -233,17 +233,11 @@ pub(super) fn of_auth(exchange: &Exchange<'_>, answers: &Shortcuts) -> Result<Op
     Ok(None)
 }
 
-/// What a snippet answers in place of an error. As in nginx, the client still gets the challenge of a 401.
-pub(super) fn in_place(exchange: &mut Exchange<'_>, shortcut: &Shortcut, error: Reply) -> Reply {
+/// What a snippet answers in place of an error.
+pub(super) fn in_place(exchange: &mut Exchange<'_>, shortcut: &Shortcut) -> Reply {
     exchange.own_headers = says(shortcut, &None).or_else(|| exchange.own_headers.take());
     let reply = answer(exchange, shortcut, &None);
-    let mut reply = reply.unwrap_or_else(|overlong| variables::refused(exchange, overlong));
-    let challenges = error.head.fields.all(Known::WwwAuthenticate);
-    for challenge in challenges.filter(|_| error.head.status == 401) {
-        reply.head.fields.append(Known::WwwAuthenticate, challenge);
-    }
-    reply.close |= error.close;
-    reply
+    reply.unwrap_or_else(|overlong| variables::refused(exchange, overlong))
 }
 
 fn of_block(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
@@ -379,21 +373,34 @@ fn holds(
     target: &[u8],
     found: &mut Found,
 ) -> Result<bool, Exhausted> {
-    for Test { subject, comparison } in &shortcut.tests {
-        let text = filled(subject, target, |variable, out| variables::append(exchange, variable, out))?;
-        let (holds, groups) = comparison.holds(&text, &exchange.steps)?;
-        if !holds {
-            return Ok(false);
-        }
-        if let Some(groups) = groups {
-            *found = Some((groups, text));
-        }
+    if !all_hold(exchange, &shortcut.tests, target, |_, groups, text| *found = Some((groups, text)))? {
+        return Ok(false);
     }
     if let Some(pattern) = &shortcut.pattern {
         let Some(groups) = find(pattern, exchange.path(), &exchange.steps)? else {
             return Ok(false);
         };
         *found = Some((groups, exchange.path().to_vec()));
+    }
+    Ok(true)
+}
+
+/// Whether all of these hold. `seen` is given what the pattern of one captured, with its place and the text.
+pub(super) fn all_hold(
+    exchange: &Exchange<'_>,
+    tests: &[Test],
+    target: &[u8],
+    mut seen: impl FnMut(usize, Groups, Vec<u8>),
+) -> Result<bool, Exhausted> {
+    for (at, Test { subject, comparison }) in tests.iter().enumerate() {
+        let text = filled(subject, target, |variable, out| variables::append(exchange, variable, out))?;
+        let (holds, groups) = comparison.holds(&text, &exchange.steps)?;
+        if !holds {
+            return Ok(false);
+        }
+        if let Some(groups) = groups {
+            seen(at, groups, text);
+        }
     }
     Ok(true)
 }

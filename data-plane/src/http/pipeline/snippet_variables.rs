@@ -4,8 +4,8 @@ use shared::pattern::{Exhausted, Groups};
 use shared::template::Variable;
 
 use super::Exchange;
+use super::shortcuts::all_hold;
 use super::variables::{self, Allowance};
-use crate::table::policy::shortcuts::{Test, filled};
 use crate::table::policy::snippet_variables::Case;
 
 /// What a pattern found, and where.
@@ -26,18 +26,12 @@ pub(super) fn append(exchange: &Exchange<'_>, name: &str, out: &mut Vec<u8>) {
 /// What the test has found whose groups a case holds; `None`: some test does not hold.
 fn applies(exchange: &Exchange<'_>, case: &Case) -> Result<Option<Found>, Exhausted> {
     let mut found = None;
-    for (at, Test { subject, comparison }) in case.tests.iter().enumerate() {
-        let target = exchange.head.uncured_target();
-        let text = filled(subject, target, |variable, out| variables::append(exchange, variable, out))?;
-        let (holds, groups) = comparison.holds(&text, &exchange.steps)?;
-        if !holds {
-            return Ok(None);
-        }
+    let holds = all_hold(exchange, &case.tests, exchange.head.uncured_target(), |at, groups, text| {
         if case.groups_of == Some(at) {
-            found = groups.map(|groups| (groups, text));
+            found = Some((groups, text));
         }
-    }
-    Ok(Some(found))
+    });
+    Ok(holds?.then_some(found))
 }
 
 fn fill(exchange: &Exchange<'_>, case: &Case, found: &Found, out: &mut Vec<u8>) {
