@@ -23,11 +23,16 @@ const DAY: i64 = 24 * 60 * 60;
 /// Characters of a line of PEM.
 const PEM_LINE: usize = 64;
 
+/// Number of no policy.
+const NOBODY: u64 = 0;
+
 /// A client's certificate.
 #[derive(Debug)]
 pub(crate) struct Shown {
     /// Whether it is valid, and if not, why; by the policy of this number.
     judged: Cell<(u64, Result<(), Untrusted>)>,
+    /// Whether it cannot be parsed, so that it never is.
+    is_malformed: bool,
     /// Its subject.
     pub(crate) subject: Bytes,
     /// Its issuer.
@@ -43,18 +48,19 @@ impl Shown {
     pub(super) fn new(auth: &ClientAuth, certificates: &[CertificateDer<'_>]) -> Option<Self> {
         let (leaf, rest) = certificates.split_first()?;
         let shown = Self::unjudged(leaf, rest);
-        shown.judged.set((auth.id, shown.judge(auth)));
+        let _ = shown.verdict(auth);
         Some(shown)
     }
 
     fn unjudged(leaf: &CertificateDer<'_>, rest: &[CertificateDer<'_>]) -> Self {
-        let (subject, issuer) = match X509Certificate::from_der(leaf) {
-            Ok((_, it)) => (names::text(it.subject()), names::text(it.issuer())),
-            // An unparsable certificate has no fields, and is not valid.
-            Err(_) => Default::default(),
-        };
+        let names = X509Certificate::from_der(leaf)
+            .map(|(_, it)| (names::text(it.subject()), names::text(it.issuer())));
+        let is_malformed = names.is_err();
+        // An unparsable certificate has no fields, and is not valid.
+        let (subject, issuer) = names.unwrap_or_default();
         Self {
-            judged: Cell::new((0, Err(Untrusted::Malformed))),
+            judged: Cell::new((NOBODY, Err(Untrusted::Malformed))),
+            is_malformed,
             subject: subject.into(),
             issuer: issuer.into(),
             leaf: leaf.clone().into_owned(),
@@ -63,10 +69,7 @@ impl Shown {
     }
 
     fn judge(&self, auth: &ClientAuth) -> Result<(), Untrusted> {
-        match X509Certificate::from_der(&self.leaf) {
-            Ok(_) => auth.verify(&self.leaf, &self.rest),
-            Err(_) => Err(Untrusted::Malformed),
-        }
+        if self.is_malformed { Err(Untrusted::Malformed) } else { auth.verify(&self.leaf, &self.rest) }
     }
 
     /// Whether it is valid by a policy, and if not, why. Judged anew where that is not the one that judged it last: its

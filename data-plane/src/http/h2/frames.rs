@@ -139,9 +139,12 @@ impl Frames {
 
     fn age(&mut self, now: Instant) {
         let is_aged = |(at, _): &mut (Instant, u32)| now.duration_since(*at) >= PATIENT;
+        let before = self.aged;
         while let Some((_, last)) = self.young.pop_front_if(is_aged) {
             self.aged = last;
-            self.answered = self.answered.split_off(&(last + 1));
+        }
+        if self.aged > before {
+            self.answered = self.answered.split_off(&(self.aged + 1));
         }
     }
 
