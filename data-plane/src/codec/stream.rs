@@ -14,6 +14,8 @@ use tokio_rustls::{client, server::TlsStream};
 
 pub(crate) use gathered::Gathered;
 pub(crate) use socket::Socket;
+#[cfg(test)]
+pub(crate) use unacknowledged::tests::read_a_little;
 pub(crate) use unacknowledged::unacknowledged;
 
 mod gathered;

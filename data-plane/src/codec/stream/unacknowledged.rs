@@ -20,12 +20,23 @@ pub(crate) fn unacknowledged(socket: BorrowedFd<'_>) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd as _;
 
+    use tokio::io::AsyncReadExt as _;
+
     use super::*;
+
+    /// Reads so little that it is just seen at the other end.
+    pub(crate) async fn read_a_little(stream: &mut tokio::net::TcpStream, other_end: BorrowedFd<'_>) {
+        let before = unacknowledged(other_end);
+        let mut few = [0; 4096];
+        while unacknowledged(other_end) == before {
+            stream.read_exact(&mut few).await.unwrap();
+        }
+    }
 
     #[test]
     fn what_is_read_is_acknowledged() {

@@ -1,3 +1,4 @@
+use std::os::fd::AsFd as _;
 use std::pin::pin;
 
 use shared::budget::Budget;
@@ -5,6 +6,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, dup
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::codec::stream::read_a_little;
 
 #[tokio::test]
 async fn one_direction_copies_and_ends() {
@@ -191,6 +193,34 @@ async fn a_client_that_takes_nothing_has_a_time_of_its_own() {
         () = clock => panic!("it is waited for"),
     };
     assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
+}
+
+/// A peer that takes a little of what the kernel keeps for it is not given up, though its socket has no room meanwhile.
+#[tokio::test]
+async fn who_reads_slowly_is_waited_for() {
+    // Of what the client takes each moment counts. The endpoint has the time of silence, within which it is looked twice.
+    for (is_client, seconds) in [(true, [62, 124, 186]), (false, [30, 85, 140])] {
+        let local = Rc::new(Local::for_tests());
+        let timer = local.timers.timer();
+        let ((near, mut client), (mut endpoint, far)) = (pair().await, pair().await);
+        let sends = if is_client { client.as_fd() } else { endpoint.as_fd() }.try_clone_to_owned().unwrap();
+        let (mut reads, mut writes) = if is_client { (near, far) } else { (far, near) };
+        let client = End { stream: &mut client, input: BytesMut::new() };
+        let endpoint = End { stream: &mut endpoint, input: BytesMut::new() };
+        let idle = Idle::of(Duration::from_secs(60));
+        let mut relaying = pin!(relay((&local, &timer), client, endpoint, idle, |_| {}));
+        let filling = async { while writes.write_all(&[b'x'; 64 * 1024]).await.is_ok() {} };
+        let start = shared::clock::now();
+        tokio::select! {
+            _ = &mut relaying => panic!("it ends"),
+            _ = tokio::time::timeout(Duration::from_millis(200), filling) => {}
+        }
+        for second in seconds {
+            read_a_little(&mut reads, sends.as_fd()).await;
+            local.timers.tick(start + Duration::from_secs(second));
+            assert!(futures::poll!(relaying.as_mut()).is_pending(), "{second}");
+        }
+    }
 }
 
 /// Like TLS, a sink may accept bytes and hold them back for more.

@@ -1,3 +1,4 @@
+use std::os::fd::AsFd as _;
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -5,9 +6,11 @@ use bytes::Bytes;
 use futures::poll;
 use shared::policy::LocationPolicy;
 use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::codec::head::{Framing, Version};
+use crate::codec::stream::read_a_little;
 use crate::http::peer::Peer;
 use crate::http::pipeline::log::RequestRecord;
 use crate::http::reply::Paced;
@@ -53,6 +56,45 @@ async fn stalled_client_has_the_send_timeout_not_the_backends_read_timeout() {
         let outcome = writing.await;
         assert_eq!(outcome.err().map(|cut| cut.error.kind), Some(Kind::ClientTimeout));
     }
+}
+
+/// The kernel keeps megabytes for a client, and says that there is room when a third of that was taken.
+#[tokio::test]
+async fn a_client_that_reads_slowly_is_waited_for() {
+    const BYTES: usize = 32 << 20;
+    let local = Rc::new(Local::for_tests());
+    let (start, timer) = (local.timers.now(), local.timers.timer());
+    let peer = Peer::new(([127, 0, 0, 1], 1).into(), Scheme::Http, 80);
+    let mut record = RequestRecord::new(&local, &peer, None);
+    let mut reply = Reply::page(&local, 200);
+    reply.head.framing = Framing::Length(BYTES as u64);
+    reply.head.declared_length = Some(BYTES as u64);
+    reply.body = ReplyBody::Page(vec![b'x'; BYTES].into());
+    let client = Client { version: Version::Http11, to_head: false, keep_alive: true };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (far, near) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+    let (mut far, (mut near, _)) = (far.unwrap(), near.unwrap());
+    let sends = near.as_fd().try_clone_to_owned().unwrap();
+    let (mut input, mut unread) = (BytesMut::new(), Unread::nothing());
+    let connection = (&mut near, &mut input, &mut unread);
+    let mut writing = pin!(write(&local, &timer, connection, reply, client, &mut record.info));
+    let all = tokio::time::timeout(Duration::from_millis(100), writing.as_mut()).await;
+    assert!(all.is_err(), "nobody has taken it");
+    for minute in 1..4 {
+        read_a_little(&mut far, sends.as_fd()).await;
+        local.timers.tick(start + Duration::from_secs(62 * minute));
+        assert!(poll!(&mut writing).is_pending(), "{minute}");
+    }
+    local.timers.tick(start + Duration::from_secs(62 * 10));
+    let outcome = match poll!(&mut writing) {
+        Poll::Ready(outcome) => outcome,
+        // The kernel has sent more since it was asked.
+        Poll::Pending => {
+            local.timers.tick(start + Duration::from_secs(62 * 20));
+            writing.await
+        }
+    };
+    assert_eq!(outcome.err().map(|cut| cut.error.kind), Some(Kind::ClientTimeout));
 }
 
 #[tokio::test]
