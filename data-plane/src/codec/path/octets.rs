@@ -74,7 +74,7 @@ pub(super) fn ended_by<'a>(path: &'a [u8], ends: &[u8]) -> Option<&'a [u8]> {
 }
 
 /// RFC 3986 section 5.2.4: `..` at the root is ignored.
-pub(super) fn remove_dots(path: &[u8]) -> Vec<u8> {
+fn remove_dots(path: &[u8]) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::with_capacity(path.len() + 1);
     let mut segments = path.strip_prefix(b"/").unwrap_or(path).split(|&b| b == b'/').peekable();
     while let Some(segment) = segments.next() {
@@ -93,6 +93,15 @@ pub(super) fn remove_dots(path: &[u8]) -> Vec<u8> {
         }
     }
     out
+}
+
+/// A path without dot segments. Who resolves them by RFC 3986 leaves a slash where the last segment was one; Go's
+/// `path.Clean`, Node's `path.normalize` and Python's `posixpath.normpath` leave none.
+pub(super) fn without_dots(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let resolved = remove_dots(path);
+    let ends = matches!(path.rsplit(|b| *b == b'/').next(), Some(b"." | b".."));
+    let bare = resolved.strip_suffix(b"/").filter(|bare| ends && !bare.is_empty()).map(<[u8]>::to_vec);
+    std::iter::once(resolved).chain(bare)
 }
 
 /// Merges repeated slashes.

@@ -6,7 +6,7 @@ use memchr::memchr;
 
 use super::octets::{
     cut_parameters, decode_except_slashes, decode_leniently, decode_necessary, decode_spelled,
-    decode_unreserved, ended_by, has_other_spelling, merge, remove_dots, to_slashes,
+    decode_unreserved, ended_by, has_other_spelling, merge, to_slashes, without_dots,
 };
 use super::{Normalised, re_encode};
 
@@ -177,12 +177,13 @@ pub(crate) fn readings(raw: &[u8]) -> Option<Vec<(Reading, Vec<u8>)>> {
     let mut passed_on = Vec::new();
     for path in std::iter::once(raw).chain(rests) {
         for cleaner in CLEANERS {
-            let Some(cleaned) = cleaned(path, cleaner) else { continue };
-            // Most paths are cleaned alike by all.
-            let next = (cleaner.backslashes, cleaned);
-            if !passed_on.contains(&next) {
-                found.add_hop(&next.1, Some(Before::Cleaned(cleaner)))?;
-                passed_on.push(next);
+            for cleaned in cleaned(path, cleaner) {
+                // Most paths are cleaned alike by all.
+                let next = (cleaner.backslashes, cleaned);
+                if !passed_on.contains(&next) {
+                    found.add_hop(&next.1, Some(Before::Cleaned(cleaner)))?;
+                    passed_on.push(next);
+                }
             }
         }
     }
@@ -210,8 +211,9 @@ fn add_ends(path: &[u8], decoders: usize, ends: &mut Vec<Vec<u8>>, left: &mut us
     let mut sent = Vec::new();
     for decoded in [once, decode_except_slashes(path)] {
         *left = left.checked_sub(path.len())?;
-        let merged = merged(&decoded).map(|merged| remove_dots(&merged));
-        sent.extend([Some(remove_dots(&decoded)), merged, Some(decoded)].into_iter().flatten());
+        sent.extend(merged(&decoded).iter().flat_map(|merged| without_dots(merged)));
+        sent.extend(without_dots(&decoded));
+        sent.push(decoded);
     }
     sent.sort_unstable();
     sent.dedup();
@@ -231,22 +233,20 @@ fn add_ends(path: &[u8], decoders: usize, ends: &mut Vec<Vec<u8>>, left: &mut us
     Some(())
 }
 
-/// What a first reader passes on; `None` if that is what it got, or what one of another kind passes on.
-fn cleaned(raw: &[u8], cleaner: Cleaner) -> Option<Vec<u8>> {
+/// What first readers of a kind pass on; nothing if that is what they got, or what those of another kind pass on.
+fn cleaned(raw: &[u8], cleaner: Cleaner) -> Vec<Vec<u8>> {
     let is_alike =
         (cleaner.backslashes && !raw.contains(&b'\\')) || (cleaner.decodes && !has_other_spelling(raw));
     if is_alike {
-        return None;
+        return Vec::new();
     }
     let mut path = if cleaner.decodes { decode_spelled(raw) } else { raw.to_vec() };
     if cleaner.backslashes {
         to_slashes(&mut path);
     }
-    let cleaned = match cleaner.merges {
-        true => remove_dots(&merged(&path)?),
-        false => remove_dots(&path),
-    };
-    (cleaner.backslashes || cleaned != path).then_some(cleaned)
+    let merged = if cleaner.merges { merged(&path) } else { Some(path.clone()) };
+    let cleaned = merged.iter().flat_map(|path| without_dots(path));
+    cleaned.filter(|cleaned| cleaner.backslashes || *cleaned != path).collect()
 }
 
 /// A path with merged slashes; `None` if none are repeated.
@@ -407,18 +407,17 @@ fn resolve(reading: Reading, path: &[u8], found: &mut Vec<(Reading, Vec<u8>)>) {
     let mergeable = merged.len() != path.len();
     for (merges, path) in [(false, path), (true, &merged)].into_iter().take(1 + usize::from(mergeable)) {
         let reading = Reading { merge: merges, ..reading };
-        let resolved = remove_dots(path);
-        // Jetty resolves first, and a framework above it merges what is left.
-        let late = if mergeable && !merges { merge(&resolved) } else { Vec::new() };
-        if !late.is_empty() && late != resolved {
-            found.push((Reading { merge: true, dots: true, ..reading }, late));
+        for resolved in without_dots(path) {
+            // Jetty resolves first, and a framework above it merges what is left.
+            let late = if mergeable && !merges { merge(&resolved) } else { Vec::new() };
+            if !late.is_empty() && late != resolved {
+                found.push((Reading { merge: true, dots: true, ..reading }, late));
+            }
+            found.push((Reading { dots: true, ..reading }, resolved));
         }
-        found.push((Reading { dots: true, ..reading }, resolved));
         // WSGI and similar match the decoded path as it is, also behind a proxy that decodes it first, and so does who
-        // decodes the path of a URL. Readers that interpret more than that also resolve dot segments.
-        if reading.only_decodes() || reading.before.is_some() {
-            found.push((reading, path.to_vec()));
-        }
+        // decodes the path of a URL; Spring's patterns match it without parameters.
+        found.push((reading, path.to_vec()));
     }
 }
 

@@ -146,7 +146,10 @@ fn a_backend_reads_the_route_that_was_chosen() {
         // Literal backslashes as slashes, but not escaped ones: `/A\\a/..//public`.
         ("/%41%5ca/..\\%2Fpublic", Err(())),
         ("/public/.;/../admin", Err(())),
-        ("/public;x=1/../admin", Ok(None)),
+        // Spring cuts parameters and matches patterns with dots as they are: `/public/../admin`.
+        ("/public;x=1/../admin", Err(())),
+        ("/public;x/..;/admin", Err(())),
+        ("/public/x;y/../z", Ok(None)),
         // A pattern stops at a line break.
         ("/public%0ax", Err(())),
         ("/public%0a", Err(())),
@@ -269,6 +272,24 @@ fn no_reading_leads_to_a_restricted_path() {
     }
     assert_eq!(verdict("/public;%2f../secret"), Err(()));
     assert_eq!(verdict("/public;/;/%2e/.."), Err(()));
+}
+
+/// A path of a file is restricted, and whoever leaves no slash where a dot segment was finds the file.
+#[test]
+fn a_dot_behind_a_file_does_not_lead_to_it() {
+    let verdict = |raw: &str| {
+        let normalised = normalise(raw.as_bytes()).unwrap();
+        forward(raw.as_bytes(), &normalised, |path| path == b"/a.html", |_, _| true)
+    };
+    for raw in ["/a.html/.", "/a.html/%2e", "/a.html//.", "/a.html%2f.", "/a.html/x/..", "/a.html/x/%2e%2e"] {
+        assert_eq!(verdict(raw), Verdict::Normal(b"/a.html/".to_vec()), "{raw}");
+    }
+    for raw in ["/a.html/.;x", "/a.html\\.", "/a.html%5c%2e", "/a.html/%252e", "/a.html/x;/.."] {
+        assert_eq!(verdict(raw), Verdict::Refuse, "{raw}");
+    }
+    for raw in ["/a.html/", "/b.html/.", "/a.html/x/.", "/."] {
+        assert_eq!(verdict(raw), Verdict::Raw, "{raw}");
+    }
 }
 
 /// How backends read paths, implemented independently of the code under test: Tomcat, Jetty, Spring and Node with
