@@ -104,9 +104,9 @@ fn tell(exchange: &mut Exchange<'_>, forwarding: &Forwarding) {
     let scheme = claims.and_then(|claims| claims.scheme.as_deref());
     let port = claims.and_then(|claims| claims.port.as_deref());
     let RequestHead { fields, host, .. } = &mut **head;
+    // Of this proxy itself, too: an auth service may be behind it.
+    let is_known = claims.is_some_and(|claims| claims.is_believed) || loops::is_own(fields, host.raw());
     let host = claims.and_then(|claims| claims.host.as_ref()).unwrap_or(host);
-    // Of the fleet's own proxies, too: an auth service may be behind one.
-    let is_known = claims.is_some_and(|claims| claims.is_believed) || loops::is_own(fields);
     let stays = |known, name: &[u8]| {
         is_known && (known != Known::XOriginalUri || target.is_empty()) && is_told(known, name)
     };
@@ -248,7 +248,7 @@ fn is_ours(known: Known, name: &[u8]) -> bool {
 
 /// Whether a header of ours says something of an earlier proxy that only that one knows, and that is passed on if it is
 /// believed: nginx passes it on from anybody.
-fn is_told(known: Known, name: &[u8]) -> bool {
+pub(super) fn is_told(known: Known, name: &[u8]) -> bool {
     match known {
         Known::XForwardedPrefix | Known::XOriginalUri | Known::XOriginalUrl | Known::XOriginalMethod => true,
         Known::Other => begins(name, b"x-original-"),

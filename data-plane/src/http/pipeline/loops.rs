@@ -3,8 +3,11 @@
 //!
 //! Each carries a `CDN-Loop` field (RFC 8586), which says by its number of entries how often that has happened. Anybody
 //! can send such a field (section 3 of the RFC), and nobody shall evade a mirror so, nor harm a request by a field that came
-//! along with it: only entries that this process made are counted, which have a secret of its own. A loop through several
-//! proxies ends when it has come to one of them so often.
+//! along with it: only entries that this process made are counted. A loop through several proxies ends when it has come to
+//! one of them so often.
+//!
+//! Whoever gets such a request, or its log, knows the entry. So it opens nothing but the host that the request went to: an
+//! entry tells of its host and purpose in a way that only this process can read.
 
 use std::sync::OnceLock;
 
@@ -16,12 +19,26 @@ use crate::codec::head::Fields;
 /// The field.
 const FIELD: &str = "CDN-Loop";
 
+/// What comes before the value of an entry.
+const NAME: &[u8] = b"firth;by=";
+
 /// How many of its own requests a request may come from. An auth service behind the same proxy may have one, too.
 const MOST: usize = 4;
 
-/// Marks a request of the proxy's own, which has the fields of the one that it is made for.
-pub(super) fn mark(fields: &mut Fields) {
-    fields.append(FIELD, entry());
+/// What the proxy makes a request for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Purpose {
+    /// To ask an auth service. All that it says of the client's request is the proxy's word.
+    Ask,
+    /// Another: a copy for a mirror, or a question with headers that an Ingress names.
+    Other,
+}
+
+/// Marks a request of the proxy's own to a host, which has the fields of the one that it is made for.
+pub(super) fn mark(fields: &mut Fields, purpose: Purpose, host: &[u8]) {
+    let place = place(purpose, host);
+    let [place, proof] = [place, proof(place)].map(u64::to_be_bytes);
+    fields.append(FIELD, [NAME, hex(&[place, proof].concat()).as_bytes()].concat());
 }
 
 /// Whether no further request is made for one with these fields.
@@ -29,45 +46,108 @@ pub(super) fn is_over(fields: &Fields) -> bool {
     own(fields).count() >= MOST
 }
 
-/// Whether a request is one of this process.
-pub(super) fn is_own(fields: &Fields) -> bool {
-    own(fields).next().is_some()
+/// Whether no further copy is made for a request to `host` with these fields. Entries of requests to other hosts alone
+/// are ones that somebody has collected.
+pub(super) fn is_copied(fields: &Fields, host: &[u8]) -> bool {
+    let has = |purpose| own(fields).any(|it| it == place(purpose, host));
+    is_over(fields) && (has(Purpose::Other) || has(Purpose::Ask))
 }
 
-fn own(fields: &Fields) -> impl Iterator<Item = &[u8]> {
+/// Whether a request to `host` is a question of this process, as to an auth service.
+pub(super) fn is_own(fields: &Fields, host: &[u8]) -> bool {
+    let mut own = own(fields).peekable();
+    own.peek().is_some() && own.any(|it| it == place(Purpose::Ask, host))
+}
+
+/// The places in the entries of this process.
+fn own(fields: &Fields) -> impl Iterator<Item = u64> {
     let entries = fields.all(FIELD).flat_map(|list| list.split(|byte| *byte == b','));
-    entries.filter(|other| other.trim_ascii() == entry().as_bytes())
+    entries.filter_map(|entry| {
+        let value = str::from_utf8(entry.trim_ascii().strip_prefix(NAME)?).ok()?;
+        let number = |digits: Option<&str>| u64::from_str_radix(digits?, 16).ok();
+        let place = number(value.get(..16))?;
+        (value.len() == 32 && number(value.get(16..)) == Some(proof(place))).then_some(place)
+    })
 }
 
-/// The entry of this process.
-fn entry() -> &'static str {
-    static ENTRY: OnceLock<String> = OnceLock::new();
-    ENTRY.get_or_init(|| format!("firth;by={}", *hex(&*random::<16>())))
+/// Where an entry is good.
+fn place(purpose: Purpose, host: &[u8]) -> u64 {
+    keyed(&[&[purpose as u8], &*host.to_ascii_lowercase()].concat())
+}
+
+/// What shows that an entry is one of this process: shorter than the text of a place, which has a purpose before 8 bytes.
+fn proof(place: u64) -> u64 {
+    keyed(&[&[u8::MAX], &place.to_be_bytes()[..]].concat())
+}
+
+/// What only this process can tell of a text.
+fn keyed(text: &[u8]) -> u64 {
+    static KEY: OnceLock<[u8; 32]> = OnceLock::new();
+    let key = KEY.get_or_init(|| *random::<32>());
+    let hash = blake3::keyed_hash(key, text);
+    hash.as_bytes()[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn entry(purpose: Purpose, host: &str) -> String {
+        let mut fields = Fields::default();
+        mark(&mut fields, purpose, host.as_bytes());
+        String::from_utf8(fields.joined(FIELD).unwrap().to_vec()).unwrap()
+    }
+
     #[test]
     fn own_entries_are_counted_wherever_they_stand() {
         let mut fields = Fields::default();
-        for value in [format!("{}, other.example; v=1", entry()), format!("x ,\t{} ", entry())] {
+        let (one, other) = (entry(Purpose::Ask, "one.test"), entry(Purpose::Other, "other.test:81"));
+        for value in [format!("{one}, other.example; v=1"), format!("x ,\t{other} ")] {
             fields.append(FIELD, value);
         }
-        mark(&mut fields);
-        assert!(!is_over(&fields) && is_own(&fields));
-        mark(&mut fields);
+        mark(&mut fields, Purpose::Ask, b"ONE.test");
+        assert!(!is_over(&fields) && !is_copied(&fields, b"one.test") && is_own(&fields, b"one.test"));
+        mark(&mut fields, Purpose::Other, b"other.test:81");
         assert!(is_over(&fields));
+        for host in [&b"One.test"[..], b"other.TEST:81"] {
+            assert!(is_copied(&fields, host), "{host:?}");
+        }
+    }
+
+    #[test]
+    fn an_entry_opens_no_other_host_and_serves_no_other_purpose() {
+        let mut fields = Fields::default();
+        for _ in 0..MOST {
+            mark(&mut fields, Purpose::Ask, b"auth.test");
+            mark(&mut fields, Purpose::Other, b"mirror.test");
+        }
+        for host in [&b"victim.test"[..], b"auth.test:80", b"", b"mirror.test"] {
+            assert!(!is_own(&fields, host), "{host:?}");
+        }
+        assert!(is_over(&fields), "it is not asked about");
+        assert!(!is_copied(&fields, b"victim.test"), "and does not evade a mirror");
     }
 
     #[test]
     fn entries_of_others_are_not_counted() {
         let mut fields = Fields::default();
-        for value in ["firth, firth, firth, firth", "firth;by=, firth;by=00000000000000000000000000000000"] {
-            fields.append(FIELD, value);
-            fields.append(FIELD, entry().replace("by", "BY"));
+        let mine = entry(Purpose::Ask, "a.test");
+        let mut forged = mine.clone();
+        forged.truncate(mine.len() - 1);
+        let last = if mine.ends_with('0') { '1' } else { '0' };
+        let place = &mine[NAME.len()..NAME.len() + 16];
+        for value in [
+            "firth, firth, firth, firth",
+            "firth;by=, firth;by=00000000000000000000000000000000, firth;by=+0000000000000000000000000000000",
+            &mine.replace("by", "BY"),
+            &format!("{forged}{last}"),
+            &format!("{mine}0"),
+            &forged,
+            &format!("firth;by={place}{place}"),
+        ] {
+            fields.append(FIELD, value.to_owned());
         }
-        assert!(!is_over(&fields) && !is_own(&fields));
+        assert!(own(&fields).next().is_none());
+        assert!(!is_over(&fields) && !is_own(&fields, b"a.test"));
     }
 }

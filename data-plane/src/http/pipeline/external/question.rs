@@ -3,14 +3,15 @@
 
 use std::io;
 
-use bytes::{BufMut, BytesMut};
-use shared::template::Overlong;
+use bytes::{BufMut, Bytes, BytesMut};
+use shared::template::{Overlong, Template};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::codec::guard::Limits;
 use crate::codec::h1::ResponseReader;
 use crate::codec::head::{Known, ResponseHead, put_field};
 use crate::http::pipeline::elsewhere::{self, Url, Word};
+use crate::http::pipeline::loops::Purpose;
 use crate::http::pipeline::variables::{self, Allowance};
 use crate::http::pipeline::{Call, Exchange, certificates, forwarded, loops};
 use crate::table::policy::external::External;
@@ -50,10 +51,13 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> R
         fields.add(Known::XOriginalUri, head.target());
         fields.add(Known::XScheme, exchange.scheme());
     }
+    let tells = |(name, _): &(Bytes, Template)| forwarded::is_told(Known::of(name), name);
+    // An Ingress that sets them says something of its own.
+    let purpose = if external.set_headers.iter().any(tells) { Purpose::Other } else { Purpose::Ask };
     let set = external.set_headers.iter();
     let set = set.map(|(name, value)| Ok((&**name, variables::filled(value, exchange, allowance, |_| &[])?)));
     fields.replace_each(&set.collect::<Result<Vec<_>, Overlong>>()?);
-    loops::mark(&mut fields);
+    loops::mark(&mut fields, purpose, url.host_field().as_bytes());
     let mut out = Vec::with_capacity(1024);
     out.put_slice(external.method.as_deref().unwrap_or("GET").as_bytes());
     out.put_u8(b' ');

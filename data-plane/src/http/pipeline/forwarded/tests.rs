@@ -10,6 +10,7 @@ use crate::codec::guard::Limits;
 use crate::codec::h1::{RequestReader, write_request};
 use crate::http::peer::Peer;
 use crate::http::pipeline::log::RequestRecord;
+use crate::http::pipeline::loops::Purpose;
 use crate::listen::Scheme;
 
 /// The head that a backend gets with these fleet settings.
@@ -66,10 +67,15 @@ async fn what_an_earlier_proxy_has_said_is_passed_on_if_it_is_believed() {
     assert_eq!(heard(&passed_on(&forged)), [false; 5], "anybody");
     let believing = LocationPolicy { use_forwarded_headers: Some(true), ..LocationPolicy::default() };
     assert_eq!(heard(&sent(believing.clone(), &forged)), [true; 5]);
-    let mut marked = Fields::default();
-    loops::mark(&mut marked);
-    let own = format!("{forged}CDN-Loop: {}\r\n", String::from_utf8_lossy(marked.get("CDN-Loop").unwrap()));
-    assert_eq!(heard(&passed_on(&own)), [true; 5], "this proxy");
+    let marked = |purpose, host: &str| {
+        let mut marked = Fields::default();
+        loops::mark(&mut marked, purpose, host.as_bytes());
+        format!("{forged}CDN-Loop: {}\r\n", String::from_utf8_lossy(marked.get("CDN-Loop").unwrap()))
+    };
+    assert_eq!(heard(&passed_on(&marked(Purpose::Ask, "a.test:8080"))), [true; 5], "this proxy");
+    for (purpose, host) in [(Purpose::Ask, "other.test"), (Purpose::Other, "a.test:8080")] {
+        assert_eq!(heard(&passed_on(&marked(purpose, host))), [false; 5], "what it told others");
+    }
     let anew = LocationPolicy { proxy_add_original_uri_header: Some(true), ..believing };
     assert_eq!(values(&sent(anew, &forged), "x-original-uri"), ["/x?y"]);
 }
