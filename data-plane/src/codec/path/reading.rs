@@ -1,7 +1,5 @@
 //! How other servers read a raw path, and what to send them so that they agree with the chosen route.
 
-use std::borrow::Cow;
-
 use memchr::memchr;
 
 use super::octets::{
@@ -14,7 +12,7 @@ use super::{Normalised, re_encode};
 const BREAKS: usize = 4;
 
 /// Maximum total octets of all readings of a short path.
-const AHEAD: usize = 64 * 1024;
+const AHEAD: usize = 112 * 1024;
 
 /// Maximum number of proxies in a row that decode a path and send it on as it is.
 const DECODERS: usize = 2;
@@ -46,7 +44,7 @@ pub(crate) struct Reading {
 enum Before {
     /// It removed dot segments.
     Cleaned(Cleaner),
-    /// It decoded the path and sent it on as it was, so that it ended at what had been an escaped `?` or `#`: nginx'
+    /// It decoded the path and sent it on as it was, so that it ended at what had been an escaped `?`, `#` or blank: nginx'
     /// `proxy_pass http://backend$uri`, Go's `url.Parse(base + request.URL.Path)`.
     Ended,
 }
@@ -97,6 +95,8 @@ enum Parameters {
     /// Cut up to the next slash after this many rounds of decoding. After none: Tomcat, where an escaped slash is cut
     /// with the rest; after the first of two: a filter in front of a framework.
     CutAfter(usize),
+    /// The path ends at the first after this many rounds of decoding, as at a `?`: Fastify up to 4, Restify.
+    EndsAfter(usize),
 }
 
 /// Whether a backslash is treated as a slash.
@@ -139,6 +139,28 @@ impl Decode {
             Self::Unreserved => 1,
             Self::ExceptSlashes => 2,
             Self::All | Self::Twice => 3,
+        }
+    }
+}
+
+impl Parameters {
+    /// After how many rounds of decoding they are looked for.
+    fn rounds(self) -> usize {
+        match self {
+            Self::Kept => 0,
+            Self::CutAfter(rounds) | Self::EndsAfter(rounds) => rounds,
+        }
+    }
+
+    /// What is left of a path after this many rounds.
+    fn cut(self, path: Vec<u8>, rounds: usize) -> Vec<u8> {
+        match self {
+            Self::CutAfter(at) if at == rounds => cut_parameters(&path),
+            Self::EndsAfter(at) if at == rounds => {
+                let end = ended_by(&path, b";").map_or(path.len(), <[u8]>::len);
+                path[..end].to_vec()
+            }
+            _ => path,
         }
     }
 }
@@ -202,7 +224,7 @@ pub(crate) fn readings(raw: &[u8]) -> Option<Vec<(Reading, Vec<u8>)>> {
 /// Adds what is left of a path behind proxies that decode it and send it on as it is, if it then ends earlier: with
 /// dot segments, or without them, as most have. `None`: the work exceeds the bound.
 fn add_ends(path: &[u8], decoders: usize, ends: &mut Vec<Vec<u8>>, left: &mut usize) -> Option<()> {
-    let has_end = |path: &[u8]| memchr::memchr2(b'?', b'#', path).is_some();
+    let has_end = |path: &[u8]| memchr::memchr2(b'?', b'#', path).is_some() || trimmed(path).is_some();
     let once = decode_leniently(path);
     // Nothing else is decoded for most paths.
     if !has_end(&once) && (decoders == 1 || !has_end(&decode_leniently(&once))) {
@@ -219,7 +241,7 @@ fn add_ends(path: &[u8], decoders: usize, ends: &mut Vec<Vec<u8>>, left: &mut us
     sent.dedup();
     for sent in sent {
         // For some a `#` is a part of the path.
-        let cut = [ended_by(&sent, b"?#"), ended_by(&sent, b"?")];
+        let cut = [ended_by(&sent, b"?#"), ended_by(&sent, b"?"), trimmed(&sent)];
         for end in cut.into_iter().flatten() {
             if !ends.iter().any(|it| it == end) {
                 ends.push(end.to_vec());
@@ -231,6 +253,13 @@ fn add_ends(path: &[u8], decoders: usize, ends: &mut Vec<Vec<u8>>, left: &mut us
         }
     }
     Some(())
+}
+
+/// A path in a request line without the blanks at its end, which the next one takes for what precedes the version; `None`:
+/// there are none.
+fn trimmed(path: &[u8]) -> Option<&[u8]> {
+    let trimmed = path.trim_ascii_end();
+    (trimmed.len() < path.len()).then_some(trimmed)
 }
 
 /// What first readers of a kind pass on; nothing if that is what they got, or what those of another kind pass on.
@@ -281,6 +310,7 @@ impl Found {
         let mut cuts = vec![Parameters::Kept];
         if semicolon {
             cuts.extend((0..=Decode::Twice.rounds()).map(Parameters::CutAfter));
+            cuts.extend([0, 1].map(Parameters::EndsAfter));
         }
         let mut begun = Begun::new(raw);
         for &parameters in &cuts {
@@ -307,29 +337,38 @@ impl Found {
     ) -> Option<()> {
         let mut mine: Vec<usize> = Vec::new();
         for decode in DECODES {
-            if matches!(parameters, Parameters::CutAfter(rounds) if rounds > decode.rounds()) {
+            if parameters.rounds() > decode.rounds() {
                 continue;
             }
             if decode == Decode::Necessary && !begun.has_other_spelling {
                 continue;
             }
             self.left = self.left.checked_sub(begun.raw.len())?;
-            let path = segments(begun, decode, parameters, backslashes);
-            if mine.iter().any(|place| self.known[*place].2 == path) {
-                continue;
-            }
             let reading =
                 Reading { decode, parameters, backslashes, host, merge: false, dots: false, before };
-            let known = (reading.is_curable(), before.is_some(), path);
-            let place = self.known.iter().position(|it| *it == known);
-            mine.push(place.unwrap_or(self.known.len()));
-            if place.is_none() {
-                resolve(reading, &known.2, &mut self.paths);
-                self.known.push(known);
+            for path in with_and_without_slash(begun.raw, segments(begun, decode, parameters, backslashes)) {
+                if mine.iter().any(|place| self.known[*place].2 == path) {
+                    continue;
+                }
+                let known = (reading.is_curable(), before.is_some(), path);
+                let place = self.known.iter().position(|it| *it == known);
+                mine.push(place.unwrap_or(self.known.len()));
+                if place.is_none() {
+                    resolve(reading, &known.2, &mut self.paths);
+                    self.known.push(known);
+                }
             }
         }
         Some(())
     }
+}
+
+/// What a reader made of a raw path. A slash at its end that was not one there is none for who splits the path before
+/// it decodes its segments, as file servers do.
+fn with_and_without_slash(raw: &[u8], path: Vec<u8>) -> impl Iterator<Item = Vec<u8>> {
+    let bare = path.strip_suffix(b"/").filter(|bare| !bare.is_empty() && !raw.ends_with(b"/"));
+    let bare = bare.map(<[u8]>::to_vec);
+    std::iter::once(path).chain(bare)
 }
 
 /// The path for readers that take what follows two slashes for a host: it ends at a slash, or, where a backslash is
@@ -351,8 +390,8 @@ struct Begun<'a> {
     raw: &'a [u8],
     /// Whether it matters who decodes what need not be escaped.
     has_other_spelling: bool,
-    /// By kind of decoding, whether backslashes were converted before, and whether parameters were cut before.
-    once: [Option<Vec<u8>>; 16],
+    /// By kind of decoding, whether backslashes were converted before, and what was cut before.
+    once: [Option<Vec<u8>>; 24],
 }
 
 impl<'a> Begun<'a> {
@@ -360,17 +399,19 @@ impl<'a> Begun<'a> {
         Self { raw, has_other_spelling: has_other_spelling(raw), once: Default::default() }
     }
 
-    fn once(&mut self, decode: Decode, has_slashes: bool, is_cut: bool) -> &[u8] {
-        let place = decode.place() * 4 + usize::from(has_slashes) * 2 + usize::from(is_cut);
+    fn once(&mut self, decode: Decode, has_slashes: bool, parameters: Parameters) -> &[u8] {
+        let (is_cut, is_ended) =
+            (parameters == Parameters::CutAfter(0), parameters == Parameters::EndsAfter(0));
+        let place = decode.place() * 6
+            + usize::from(has_slashes) * 3
+            + usize::from(is_cut)
+            + 2 * usize::from(is_ended);
         self.once[place].get_or_insert_with(|| {
-            let mut path = Cow::Borrowed(self.raw);
+            let mut path = self.raw.to_vec();
             if has_slashes {
-                to_slashes(path.to_mut());
+                to_slashes(&mut path);
             }
-            if is_cut {
-                path = Cow::Owned(cut_parameters(&path));
-            }
-            decode.once(&path)
+            decode.once(&parameters.cut(path, 0))
         })
     }
 }
@@ -383,7 +424,7 @@ fn segments(
     backslashes: Backslashes,
 ) -> Vec<u8> {
     let has_slashes = matches!(backslashes, Backslashes::Always | Backslashes::Written);
-    let mut path = begun.once(decode, has_slashes, parameters == Parameters::CutAfter(0)).to_vec();
+    let mut path = begun.once(decode, has_slashes, parameters).to_vec();
     for round in 1..=decode.rounds() {
         if round > 1 {
             path = decode.once(&path);
@@ -391,9 +432,7 @@ fn segments(
         if backslashes == Backslashes::Always {
             to_slashes(&mut path);
         }
-        if parameters == Parameters::CutAfter(round) {
-            path = cut_parameters(&path);
-        }
+        path = parameters.cut(path, round);
     }
     if backslashes == Backslashes::Last {
         to_slashes(&mut path);

@@ -281,10 +281,33 @@ fn a_dot_behind_a_file_does_not_lead_to_it() {
         let normalised = normalise(raw.as_bytes()).unwrap();
         forward(raw.as_bytes(), &normalised, |path| path == b"/a.html", |_, _| true)
     };
-    for raw in ["/a.html/.", "/a.html/%2e", "/a.html//.", "/a.html%2f.", "/a.html/x/..", "/a.html/x/%2e%2e"] {
+    for raw in [
+        "/a.html/.",
+        "/a.html/%2e",
+        "/a.html//.",
+        "/a.html%2f.",
+        "/a.html/x/..",
+        "/a.html/x/%2e%2e",
+        "/a%2ehtml%2f",
+    ] {
         assert_eq!(verdict(raw), Verdict::Normal(b"/a.html/".to_vec()), "{raw}");
     }
-    for raw in ["/a.html/.;x", "/a.html\\.", "/a.html%5c%2e", "/a.html/%252e", "/a.html/x;/.."] {
+    for raw in [
+        "/a.html/.;x",
+        "/a.html\\.",
+        "/a.html%5c%2e",
+        "/a.html/%252e",
+        "/a.html/x;/..",
+        "/a.html%5c",
+        // The path ends at its first `;`, or before blanks.
+        "/a.html;/x",
+        "/a.html;/../b",
+        "/a.html;/./",
+        "/a.html%3b/x",
+        "/a.html%20",
+        "/a.html%09",
+        "/a.html%2520",
+    ] {
         assert_eq!(verdict(raw), Verdict::Refuse, "{raw}");
     }
     for raw in ["/a.html/", "/b.html/.", "/a.html/x/.", "/."] {
