@@ -12,6 +12,7 @@ use super::affinity::Session;
 use super::certificates::Passes;
 use super::claims::{self, Claims};
 use super::log::{Entered, InPlace, RequestInfo, RequestRecord};
+use super::loops::Came;
 use crate::codec::body::RequestBody;
 use crate::codec::head::{Framing, RequestHead};
 use crate::codec::host::Host;
@@ -107,6 +108,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) header_scope: HeaderScope,
     /// What the last `if` of a snippet, or a block, says of them.
     pub(super) own_headers: Option<Box<Said>>,
+    /// Which requests of the proxy's own it comes from.
+    pub(super) came: Came,
     /// What is trusted about it, if that differs from its connection.
     pub(super) claims: Option<Box<Claims>>,
     /// The normalised path, if it differs from the original one.
@@ -149,6 +152,7 @@ impl<'a> Exchange<'a> {
         let (timeouts, sizes) = (call.server.local.limits.timeouts, call.server.local.limits.sizes);
         Some(Self {
             call,
+            came: Came::to(head.host.raw(), &head.fields),
             head,
             entered: location,
             redirecting: None,

@@ -13,7 +13,7 @@ use shared::template::Overlong;
 use super::access::AccessDecision;
 use super::elsewhere::{Room, Url, Word};
 use super::variables::{self, Allowance};
-use super::{Exchange, HeaderScope, failures, forwarded, loops, shortcuts};
+use super::{Exchange, HeaderScope, failures, forwarded, shortcuts};
 use crate::codec::error::Kind;
 use crate::codec::head::{Known, ResponseHead};
 use crate::http::reply::Reply;
@@ -229,7 +229,7 @@ fn permit(exchange: &Exchange<'_>) -> Result<Option<RequestPermit>, Reply> {
 }
 
 async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<(AuthResponse, Lifetime)> {
-    if loops::is_over(&exchange.head.fields) {
+    if exchange.came.is_over() {
         return Err(std::io::Error::other(
             "it leads back here: this request is one to an auth service itself",
         ));

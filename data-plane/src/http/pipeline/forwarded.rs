@@ -9,7 +9,7 @@ use shared::template::{Overlong, Template};
 
 use super::claims::Claims;
 use super::variables::{self, Allowance};
-use super::{Call, Exchange, HeaderScope, Step, certificates, claims, loops, rewrite, trace};
+use super::{Call, Exchange, HeaderScope, Step, certificates, claims, rewrite, trace};
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Fields, Known, RequestHead};
 use crate::http::peer::{Peer, arrival};
@@ -87,7 +87,7 @@ pub(super) fn identify(exchange: &Exchange<'_>, makes: bool) {
 
 /// Replaces the client's headers by ours.
 fn tell(exchange: &mut Exchange<'_>, forwarding: &Forwarding) {
-    let Exchange { call: Call { peer, .. }, claims, head, info, .. } = exchange;
+    let Exchange { call: Call { peer, .. }, came, claims, head, info, .. } = exchange;
     let (peer, claims) = (*peer, claims.as_deref());
     // All values first, before anything is removed: they may refer to the client's headers.
     let client = match claims.filter(|claims| claims.address != peer.address().ip()) {
@@ -105,7 +105,7 @@ fn tell(exchange: &mut Exchange<'_>, forwarding: &Forwarding) {
     let port = claims.and_then(|claims| claims.port.as_deref());
     let RequestHead { fields, host, .. } = &mut **head;
     // Of this proxy itself, too: an auth service may be behind it.
-    let is_known = claims.is_some_and(|claims| claims.is_believed) || loops::is_own(fields, host.raw());
+    let is_known = claims.is_some_and(|claims| claims.is_believed) || came.is_asked();
     let host = claims.and_then(|claims| claims.host.as_ref()).unwrap_or(host);
     let stays = |known, name: &[u8]| {
         is_known && (known != Known::XOriginalUri || target.is_empty()) && is_told(known, name)
@@ -242,7 +242,7 @@ fn is_ours(known: Known, name: &[u8]) -> bool {
         | Known::XOriginalForwardedFor
         | Known::XOriginalForwardedHost => true,
         // The result must not depend on whether the name is a [`Known`] one.
-        _ => begins(name, b"x-original-") || begins(name, b"ssl-client-"),
+        _ => begins(name, b"x-original-") || begins(name, b"ssl-client-") || is_rewrite_url(name),
     }
 }
 
@@ -251,9 +251,14 @@ fn is_ours(known: Known, name: &[u8]) -> bool {
 pub(super) fn is_told(known: Known, name: &[u8]) -> bool {
     match known {
         Known::XForwardedPrefix | Known::XOriginalUri | Known::XOriginalUrl | Known::XOriginalMethod => true,
-        Known::Other => begins(name, b"x-original-"),
+        Known::Other => begins(name, b"x-original-") || is_rewrite_url(name),
         _ => false,
     }
+}
+
+/// Frameworks route by it as by `X-Original-URL`.
+fn is_rewrite_url(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"x-rewrite-url")
 }
 
 fn begins(name: &[u8], prefix: &[u8]) -> bool {

@@ -34,29 +34,54 @@ pub(super) enum Purpose {
     Other,
 }
 
-/// Marks a request of the proxy's own to a host, which has the fields of the one that it is made for.
-pub(super) fn mark(fields: &mut Fields, purpose: Purpose, host: &[u8]) {
-    let place = place(purpose, host);
-    let [place, proof] = [place, proof(place)].map(u64::to_be_bytes);
-    fields.append(FIELD, [NAME, hex(&[place, proof].concat()).as_bytes()].concat());
+/// How a request came here, whatever an Ingress then makes of its fields.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Came {
+    /// How many requests of this process it comes from.
+    times: usize,
+    /// Whether one of them went to its host.
+    to_host: bool,
+    /// Whether that one was a question, as to an auth service.
+    is_asked: bool,
 }
 
-/// Whether no further request is made for one with these fields.
-pub(super) fn is_over(fields: &Fields) -> bool {
-    own(fields).count() >= MOST
-}
+impl Came {
+    /// How a request with these fields came to a host.
+    pub(super) fn to(host: &[u8], fields: &Fields) -> Self {
+        let mut came = Self::default();
+        for it in own(fields) {
+            came.times += 1;
+            came.is_asked |= it == place(Purpose::Ask, host);
+            came.to_host |= came.is_asked || it == place(Purpose::Other, host);
+        }
+        came
+    }
 
-/// Whether no further copy is made for a request to `host` with these fields. Entries of requests to other hosts alone
-/// are ones that somebody has collected.
-pub(super) fn is_copied(fields: &Fields, host: &[u8]) -> bool {
-    let has = |purpose| own(fields).any(|it| it == place(purpose, host));
-    is_over(fields) && (has(Purpose::Other) || has(Purpose::Ask))
-}
+    /// Whether no further request is made for it.
+    pub(super) fn is_over(self) -> bool {
+        self.times >= MOST
+    }
 
-/// Whether a request to `host` is a question of this process, as to an auth service.
-pub(super) fn is_own(fields: &Fields, host: &[u8]) -> bool {
-    let mut own = own(fields).peekable();
-    own.peek().is_some() && own.any(|it| it == place(Purpose::Ask, host))
+    /// Whether no further copy is made of it. Entries of requests to other hosts alone are ones that somebody has
+    /// collected.
+    pub(super) fn is_copied(self) -> bool {
+        self.is_over() && self.to_host
+    }
+
+    /// Whether it is a question of this process to its host.
+    pub(super) fn is_asked(self) -> bool {
+        self.is_asked
+    }
+
+    /// Marks a request of the proxy's own to a host, made for this one: one entry more than it had, even if a header that
+    /// an Ingress sets has taken them away.
+    pub(super) fn mark(self, fields: &mut Fields, purpose: Purpose, host: &[u8]) {
+        let place = place(purpose, host);
+        let [there, proof] = [place, proof(place)].map(u64::to_be_bytes);
+        for _ in own(fields).count()..=self.times {
+            fields.append(FIELD, [NAME, hex(&[there, proof].concat()).as_bytes()].concat());
+        }
+    }
 }
 
 /// The places in the entries of this process.
@@ -92,25 +117,34 @@ fn keyed(text: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn entry(purpose: Purpose, host: &str) -> String {
-        let mut fields = Fields::default();
-        mark(&mut fields, purpose, host.as_bytes());
+    const HOST: &[u8] = b"one.test";
+
+    /// These fields, and those of the next request.
+    fn marked(fields: &Fields, purpose: Purpose, host: &[u8]) -> Fields {
+        let mut next = fields.clone();
+        Came::to(HOST, fields).mark(&mut next, purpose, host);
+        next
+    }
+
+    fn entry(purpose: Purpose, host: &[u8]) -> String {
+        let fields = marked(&Fields::default(), purpose, host);
         String::from_utf8(fields.joined(FIELD).unwrap().to_vec()).unwrap()
     }
 
     #[test]
     fn own_entries_are_counted_wherever_they_stand() {
         let mut fields = Fields::default();
-        let (one, other) = (entry(Purpose::Ask, "one.test"), entry(Purpose::Other, "other.test:81"));
+        let (one, other) = (entry(Purpose::Ask, HOST), entry(Purpose::Other, b"other.test:81"));
         for value in [format!("{one}, other.example; v=1"), format!("x ,\t{other} ")] {
             fields.append(FIELD, value);
         }
-        mark(&mut fields, Purpose::Ask, b"ONE.test");
-        assert!(!is_over(&fields) && !is_copied(&fields, b"one.test") && is_own(&fields, b"one.test"));
-        mark(&mut fields, Purpose::Other, b"other.test:81");
-        assert!(is_over(&fields));
-        for host in [&b"One.test"[..], b"other.TEST:81"] {
-            assert!(is_copied(&fields, host), "{host:?}");
+        let fields = marked(&fields, Purpose::Ask, b"ONE.test");
+        let came = Came::to(HOST, &fields);
+        assert!(!came.is_over() && !came.is_copied() && came.is_asked());
+        let fields = marked(&fields, Purpose::Other, b"other.test:81");
+        for (host, is_asked) in [(&b"One.test"[..], true), (b"other.TEST:81", false)] {
+            let came = Came::to(host, &fields);
+            assert!(came.is_over() && came.is_copied() && came.is_asked() == is_asked, "{host:?}");
         }
     }
 
@@ -118,22 +152,35 @@ mod tests {
     fn an_entry_opens_no_other_host_and_serves_no_other_purpose() {
         let mut fields = Fields::default();
         for _ in 0..MOST {
-            mark(&mut fields, Purpose::Ask, b"auth.test");
-            mark(&mut fields, Purpose::Other, b"mirror.test");
+            fields = marked(&fields, Purpose::Ask, b"auth.test");
+            fields = marked(&fields, Purpose::Other, b"mirror.test");
         }
         for host in [&b"victim.test"[..], b"auth.test:80", b"", b"mirror.test"] {
-            assert!(!is_own(&fields, host), "{host:?}");
+            assert!(!Came::to(host, &fields).is_asked(), "{host:?}");
         }
-        assert!(is_over(&fields), "it is not asked about");
-        assert!(!is_copied(&fields, b"victim.test"), "and does not evade a mirror");
+        let came = Came::to(b"victim.test", &fields);
+        assert!(came.is_over(), "it is not asked about");
+        assert!(!came.is_copied(), "and does not evade a mirror");
+    }
+
+    #[test]
+    fn a_header_that_an_ingress_sets_ends_no_count() {
+        let mut fields = Fields::default();
+        for times in 0..MOST {
+            let came = Came::to(HOST, &fields);
+            assert_eq!((came.times, came.is_over()), (times, false));
+            fields.remove(FIELD);
+            fields.append(FIELD, "x");
+            came.mark(&mut fields, Purpose::Ask, HOST);
+        }
+        assert!(Came::to(HOST, &fields).is_over());
     }
 
     #[test]
     fn entries_of_others_are_not_counted() {
         let mut fields = Fields::default();
-        let mine = entry(Purpose::Ask, "a.test");
-        let mut forged = mine.clone();
-        forged.truncate(mine.len() - 1);
+        let mine = entry(Purpose::Ask, HOST);
+        let forged = &mine[..mine.len() - 1];
         let last = if mine.ends_with('0') { '1' } else { '0' };
         let place = &mine[NAME.len()..NAME.len() + 16];
         for value in [
@@ -142,12 +189,11 @@ mod tests {
             &mine.replace("by", "BY"),
             &format!("{forged}{last}"),
             &format!("{mine}0"),
-            &forged,
+            forged,
             &format!("firth;by={place}{place}"),
         ] {
             fields.append(FIELD, value.to_owned());
         }
-        assert!(own(&fields).next().is_none());
-        assert!(!is_over(&fields) && !is_own(&fields, b"a.test"));
+        assert_eq!(Came::to(HOST, &fields), Came::default());
     }
 }

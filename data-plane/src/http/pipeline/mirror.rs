@@ -14,7 +14,7 @@ use tokio::task::spawn_local;
 use super::elsewhere::{self, Room, Url, Word};
 use super::loops::Purpose;
 use super::variables::{self, Allowance};
-use super::{Exchange, HeaderScope, loops};
+use super::{Exchange, HeaderScope};
 use crate::codec::body::RequestBody;
 use crate::codec::guard::Limits;
 use crate::codec::h1::{Body, BodyReader, ResponseReader, write_request};
@@ -82,7 +82,7 @@ fn prepare<B: RequestBody>(
     let location = exchange.location()?;
     let mirror = location.policy.mirror.as_deref()?;
     let local = &exchange.call.server.local;
-    if loops::is_copied(&exchange.head.fields, exchange.head.host.raw()) {
+    if exchange.came.is_copied() {
         tracing::debug!(
             ingress = location.owner(),
             "mirror-target leads back here: no copy of this copy is made"
@@ -115,7 +115,7 @@ fn prepare<B: RequestBody>(
     let framing = if with_body { framing } else { Framing::None };
     let text = &mut *exchange.head;
     let unmarked = text.fields.spans();
-    loops::mark(&mut text.fields, Purpose::Other, &host);
+    exchange.came.mark(&mut text.fields, Purpose::Other, &host);
     // A single HTTP exchange on the connection.
     let (connection, upgrade) = (text.connection.replace(Connection::Close.as_str()), text.upgrade.take());
     let mut head = Vec::with_capacity(size + 256);

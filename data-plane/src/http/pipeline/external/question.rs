@@ -13,7 +13,7 @@ use crate::codec::head::{Known, ResponseHead, put_field};
 use crate::http::pipeline::elsewhere::{self, Url, Word};
 use crate::http::pipeline::loops::Purpose;
 use crate::http::pipeline::variables::{self, Allowance};
-use crate::http::pipeline::{Call, Exchange, certificates, forwarded, loops};
+use crate::http::pipeline::{Call, Exchange, certificates, forwarded};
 use crate::table::policy::external::External;
 
 /// Maximum number of interim responses before the final one.
@@ -57,7 +57,7 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> R
     let set = external.set_headers.iter();
     let set = set.map(|(name, value)| Ok((&**name, variables::filled(value, exchange, allowance, |_| &[])?)));
     fields.replace_each(&set.collect::<Result<Vec<_>, Overlong>>()?);
-    loops::mark(&mut fields, purpose, url.host_field().as_bytes());
+    exchange.came.mark(&mut fields, purpose, url.host_field().as_bytes());
     let mut out = Vec::with_capacity(1024);
     out.put_slice(external.method.as_deref().unwrap_or("GET").as_bytes());
     out.put_u8(b' ');

@@ -10,7 +10,7 @@ use crate::codec::guard::Limits;
 use crate::codec::h1::{RequestReader, write_request};
 use crate::http::peer::Peer;
 use crate::http::pipeline::log::RequestRecord;
-use crate::http::pipeline::loops::Purpose;
+use crate::http::pipeline::loops::{Came, Purpose};
 use crate::listen::Scheme;
 
 /// The head that a backend gets with these fleet settings.
@@ -55,6 +55,7 @@ async fn what_an_earlier_proxy_has_said_is_passed_on_if_it_is_believed() {
         ("x-original-method", "PUT"),
         ("x-original-uri", "/was"),
         ("x-original-host", "a.test"),
+        ("x-rewrite-url", "/was"),
         ("x-forwarded-prefix", "/team"),
     ];
     let lines = told.map(|(name, value)| format!("{name}: {value}\r\n")).concat();
@@ -64,17 +65,17 @@ async fn what_an_earlier_proxy_has_said_is_passed_on_if_it_is_believed() {
         assert_ne!(values(fields, "x-original-forwarded-for"), ["6.6.6.6"]);
         told.map(|(name, value)| values(fields, name) == [value])
     };
-    assert_eq!(heard(&passed_on(&forged)), [false; 5], "anybody");
+    assert_eq!(heard(&passed_on(&forged)), [false; 6], "anybody");
     let believing = LocationPolicy { use_forwarded_headers: Some(true), ..LocationPolicy::default() };
-    assert_eq!(heard(&sent(believing.clone(), &forged)), [true; 5]);
+    assert_eq!(heard(&sent(believing.clone(), &forged)), [true; 6]);
     let marked = |purpose, host: &str| {
         let mut marked = Fields::default();
-        loops::mark(&mut marked, purpose, host.as_bytes());
+        Came::default().mark(&mut marked, purpose, host.as_bytes());
         format!("{forged}CDN-Loop: {}\r\n", String::from_utf8_lossy(marked.get("CDN-Loop").unwrap()))
     };
-    assert_eq!(heard(&passed_on(&marked(Purpose::Ask, "a.test:8080"))), [true; 5], "this proxy");
+    assert_eq!(heard(&passed_on(&marked(Purpose::Ask, "a.test:8080"))), [true; 6], "this proxy");
     for (purpose, host) in [(Purpose::Ask, "other.test"), (Purpose::Other, "a.test:8080")] {
-        assert_eq!(heard(&passed_on(&marked(purpose, host))), [false; 5], "what it told others");
+        assert_eq!(heard(&passed_on(&marked(purpose, host))), [false; 6], "what it told others");
     }
     let anew = LocationPolicy { proxy_add_original_uri_header: Some(true), ..believing };
     assert_eq!(values(&sent(anew, &forged), "x-original-uri"), ["/x?y"]);
