@@ -51,20 +51,26 @@ impl AddressSet {
     }
 }
 
-/// Metadata services of clouds, which hand out identities and credentials, at addresses that are not link-local: AWS,
-/// Google Cloud, Alibaba Cloud, and Azure's WireServer. They answer any process on the node.
-const METADATA: [IpAddr; 4] = [
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
-    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
-    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
-    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+/// Metadata services of clouds, which hand out identities and credentials, at addresses that are not link-local: AWS (all
+/// of its local services), Google Cloud, Oracle, Scaleway, Alibaba Cloud, and Azure's WireServer. They answer any process on
+/// the node.
+const METADATA: [(IpAddr, u8); 6] = [
+    (IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0)), 32),
+    (IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)), 128),
+    (IpAddr::V6(Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe)), 128),
+    (IpAddr::V6(Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42)), 128),
+    (IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)), 32),
+    (IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)), 32),
 ];
 
 /// Why an address is not connected to unless the operator names it: the reasons of [`no_endpoint`], or a metadata
 /// service.
 pub fn astray(address: IpAddr) -> Option<&'static str> {
     let address = embedded(address);
-    no_endpoint(address).or_else(|| METADATA.contains(&address).then_some("metadata"))
+    let is_in = |(network, length): &(IpAddr, u8)| {
+        IpNet::new(*network, *length).is_ok_and(|network| network.contains(&address))
+    };
+    no_endpoint(address).or_else(|| METADATA.iter().any(is_in).then_some("metadata"))
 }
 
 /// Why an address is not a valid endpoint: it leads to the own machine, to its link, or nowhere (`loopback`, for
@@ -210,9 +216,16 @@ mod tests {
             let address = address.parse().unwrap();
             (astray(address), no_endpoint(address))
         };
-        for address in
-            ["fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "64:ff9b::a83f:8110"]
-        {
+        for address in [
+            "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd00:c1::a9fe:a9fe",
+            "fd00:42::42",
+            "fd20:ce::254",
+            "100.100.100.200",
+            "168.63.129.16",
+            "64:ff9b::a83f:8110",
+        ] {
             assert_eq!(of(address), (Some("metadata"), None), "{address}");
         }
         for (address, what) in [
@@ -225,7 +238,7 @@ mod tests {
             assert_eq!(of(address), (Some(what), Some(what)), "{address}");
         }
         for address in [
-            "fd00:ec2::253",
+            "fd00:ec3::254",
             "fd20:ce::1",
             "100.100.100.100",
             "168.63.129.17",
