@@ -9,6 +9,7 @@ use super::keys::{UpstreamName, parts, route_parts};
 use super::material::MaterialCell;
 use super::policy::Policy;
 use super::policy::external::External;
+use super::policy::protocol::Spoken;
 use super::policy::rewrite::Rewritten;
 use super::upstream::Upstream;
 use super::users::UsersCell;
@@ -79,6 +80,11 @@ impl PathEntry {
     /// Key of the Route that declared it.
     pub fn route(&self) -> &Arc<str> {
         self.place.route()
+    }
+
+    /// The protocol spoken with what answers for it: the fleet's default backend always speaks HTTP (as in ingress-nginx).
+    pub fn spoken(&self) -> Spoken {
+        if matches!(self.action, Action::DefaultBackend) { Spoken::default() } else { self.policy.spoken }
     }
 
     /// The client counters of its Ingress; `None` if nothing is limited.

@@ -470,15 +470,42 @@ fn requests_that_nobody_takes_go_to_the_fleets_default_backend() {
     assert_eq!(other(&proxy, "unknown.test", "/healthz").0, 200, "the proxy's own");
     // Also for a host's location without a backend; there the location's list applies.
     let paths = vec![Path { path: "/".into(), kind: PathType::Prefix, backend: None, after_exact: false }];
-    let policy = LocationPolicy { force_ssl_redirect: Some(false), ..LocationPolicy::default() };
+    let policy = LocationPolicy {
+        force_ssl_redirect: Some(false),
+        backend_protocol: Some(BackendProtocol::Fcgi.into()),
+        ..LocationPolicy::default()
+    };
     let route = Route { paths, policy, ..Route::default() };
     proxy.config(vec![("ingress/ns/web/a.test", Resource::Route(route))]);
-    assert_eq!(other(&proxy, "a.test", "/z"), own);
+    assert_eq!(other(&proxy, "a.test", "/z"), own, "in HTTP, whatever the host's backends speak");
     proxy.remove_endpoint("fallback", 0);
     assert_eq!(
         (other(&proxy, "a.test", "/z"), other(&proxy, "unknown.test", "/x")),
         (nobody.clone(), nobody)
     );
+}
+
+/// nginx' configuration has the fleet's error pages above all hosts, the one for unknown hosts included.
+#[test]
+fn statuses_that_the_fleet_lists_are_replaced_for_unknown_hosts_too() {
+    let (origin, errors, fallback) = (answers("200 OK"), answers("200 OK"), answers("404 Nobody"));
+    let mut proxy = proxy(&origin, &errors, LocationPolicy::default());
+    let asked = |proxy: &mut Proxy, passes: Option<bool>| {
+        let defaults = LocationPolicy {
+            custom_http_errors: Some(StatusList { values: vec![404] }),
+            disable_proxy_intercept_errors: passes,
+            ..LocationPolicy::default()
+        };
+        with_fallback(proxy, &fallback, defaults);
+        let before = fallback.seen().len();
+        Client::new(proxy.http).ask("GET /x?y HTTP/1.1\r\nHost: unknown.test\r\n\r\n");
+        let seen = fallback.seen();
+        seen[before..].iter().map(|it| (it.line().to_owned(), it.all("x-code").concat())).collect::<Vec<_>>()
+    };
+    let first = ("GET /x?y HTTP/1.1".to_owned(), String::new());
+    let page = ("GET /?y HTTP/1.1".to_owned(), "404".to_owned());
+    assert_eq!(asked(&mut proxy, None), [first.clone(), page]);
+    assert_eq!(asked(&mut proxy, Some(true)), [first]);
 }
 
 /// As in ingress-nginx, the implicit "/" of a host has the list of its first Ingress, and not its `default-backend`.

@@ -136,7 +136,7 @@ impl Challenges {
 fn instead<'t>(exchange: &Exchange<'_>, location: &'t PathEntry, reply: &Reply) -> Option<&'t Instead> {
     let errors = &location.policy.errors;
     let may_be = match is_backends(reply) {
-        true => errors.intercepts && location.policy.spoken.is_http() && !send::is_grpc(exchange.head),
+        true => errors.intercepts && location.spoken().is_http() && !send::is_grpc(exchange.head),
         false => reply.is_usual() && !is_for_want(exchange, location),
     };
     let is_hosts = exchange.header_scope == HeaderScope::Host;
@@ -173,7 +173,7 @@ fn signs_in(exchange: &Exchange<'_>, location: &PathEntry, reply: &Reply) -> boo
         && location.policy.errors.intercepts
         && is_backends(reply)
         && location.external().is_some_and(|external| external.signin.is_some())
-        && location.policy.spoken.is_http()
+        && location.spoken().is_http()
         && !send::is_grpc(exchange.head)
 }
 
@@ -183,11 +183,9 @@ fn is_replaced(exchange: &Exchange<'_>, location: &PathEntry, errors: &Errors, r
     if !errors.takes(status) {
         return false;
     }
-    // The default backend is always spoken to in HTTP.
-    let is_default = matches!(location.action, Action::DefaultBackend);
     let is_wanting = is_for_want(exchange, location);
     // FastCGI and gRPC responses are not replaced (as in ingress-nginx).
-    let passes = !location.policy.errors.intercepts || !(is_default || location.policy.spoken.is_http());
+    let passes = !location.policy.errors.intercepts || !location.spoken().is_http();
     let stays = if is_backends(reply) || is_wanting { passes } else { status < 400 };
     !stays && !send::is_grpc(exchange.head)
 }
@@ -276,7 +274,11 @@ pub(super) fn may_need_body(exchange: &Exchange<'_>, status: Option<u16>) -> boo
 /// Whether a Backend belongs to the Service that a location protects, on any port.
 fn serves(location: &PathEntry, key: &str) -> bool {
     let service = |key: &str| key.rsplit_once('/').map(|(service, _)| service.to_owned());
+    // The fleet's own, of requests that no Ingress takes, guards nothing.
     let Action::Backend(upstream) = &location.action else { return false };
+    if location.owner().is_empty() {
+        return false;
+    }
     let canary = upstream.alternative.as_ref().map(|canary| &canary.cell.key);
     std::iter::once(&upstream.cell.key).chain(canary).any(|own| service(own) == service(key))
 }

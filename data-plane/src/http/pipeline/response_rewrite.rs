@@ -15,7 +15,7 @@ pub(super) fn apply(exchange: &Exchange<'_>, location: &PathEntry, reply: &mut R
     let Some(rewrite) = location.policy.response_rewrite.as_deref() else { return };
     let is_endpoints = matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_))
         && exchange.header_scope != HeaderScope::Errors;
-    if !is_endpoints || !location.policy.spoken.is_http() {
+    if !is_endpoints || !location.spoken().is_http() {
         return;
     }
     let asked = &Asked {

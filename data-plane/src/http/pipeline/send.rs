@@ -18,7 +18,7 @@ use crate::http::server::Server;
 use crate::local::upstream_shares::LinkPermit;
 use crate::table::policy::forwarding::Connection;
 use crate::table::policy::retries::Retries;
-use crate::table::{BackendCell, Endpoint, Protocol};
+use crate::table::{BackendCell, Endpoint, PathEntry, Protocol};
 use crate::tls::backends::Over;
 use crate::upstream;
 use crate::upstream::dial::dial;
@@ -299,7 +299,7 @@ fn protocol(exchange: &Exchange<'_>) -> Protocol {
     // Error pages are always fetched in plain HTTP. An error backend in place of one without endpoints is spoken to as
     // that (as in ingress-nginx).
     let location = exchange.location().filter(|_| exchange.header_scope != HeaderScope::Errors);
-    let spoken = location.map(|location| location.policy.spoken).unwrap_or_default();
+    let spoken = location.map(PathEntry::spoken).unwrap_or_default();
     spoken.with(exchange.call.peer.scheme())
 }
 

@@ -193,7 +193,7 @@ fn join_lists(
 
 /// Whether a location's responses of backends are replaced: nginx' `proxy_intercept_errors`. ingress-nginx switches it
 /// on for the fleet or for a location where that has a list, and nowhere off; snippets do both.
-fn intercepts(defaults: &LocationPolicy, configured: &LocationPolicy) -> bool {
+pub(super) fn intercepts(defaults: &LocationPolicy, configured: &LocationPolicy) -> bool {
     let lists = |it: &LocationPolicy| it.custom_http_errors.as_ref().is_some_and(|it| !it.values.is_empty());
     let fleets = defaults.disable_proxy_intercept_errors != Some(true);
     let own = configured.disable_proxy_intercept_errors.map_or(fleets, |disabled| !disabled);

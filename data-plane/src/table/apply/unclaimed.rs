@@ -6,6 +6,7 @@ use shared::policy::LocationPolicy;
 
 use super::cells::Cells;
 use super::config::Config;
+use super::policies::intercepts;
 use super::source::Source;
 use crate::metrics::RequestLabels;
 use crate::table::host::{Action, PathEntry, Upstream};
@@ -49,5 +50,8 @@ fn policy(defaults: &LocationPolicy) -> Policy {
         ssl_redirect: None,
         ..defaults.clone()
     };
-    Policy::compile(&configured).unwrap_or_default()
+    let mut policy = Policy::compile(&configured).unwrap_or_default();
+    (policy.errors.are_fleets, policy.errors.intercepts) =
+        (true, intercepts(defaults, &LocationPolicy::default()));
+    policy
 }
