@@ -324,26 +324,23 @@ fn is_duration(item: &str) -> bool {
         && words.iter().all(is_status)
 }
 
-/// A row of the ConfigMap alone. A faulty value denies access: all paths answer 503.
+/// Rows of the ConfigMap alone, and what a faulty value does.
 macro_rules! global {
-    ($($(#[$doc:meta])* $row:ident = $name:literal, $grammar:expr, $set:expr;)+) => {
+    ($bad:expr; $($(#[$doc:meta])* $row:ident = $name:literal, $grammar:expr, $set:expr;)+) => {
         $($(#[$doc])* pub(crate) static $row: Row = Row {
             name: $name,
             value: &Spec($grammar, Effect::Sets($set)),
-            bad: Bad::Deny(Reach::Paths),
+            bad: $bad,
             doc: "As the annotation, for locations without auth-url",
             ..Row::NEW
         };)+
     };
 }
 
-global! {
+// Whom is asked, what it is told and what the endpoint is told of it: all paths answer 503.
+global! { Bad::Deny(Reach::Paths);
     /// `global-auth-url`.
     GLOBAL_URL = "global-auth-url", WHERE, |to, it| to.location.global_auth_url = Some(it);
-    /// `global-auth-method`.
-    GLOBAL_METHOD = "global-auth-method",
-        one_of!("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "CONNECT" | "OPTIONS" | "TRACE"),
-        |to, it| to.location.global_auth_method = Some(it.to_owned());
     /// `global-auth-signin`.
     GLOBAL_SIGNIN = "global-auth-signin", TEXT, |to, it| match has_host(&it) {
         true => to.location.global_auth_signin = Some(it),
@@ -360,6 +357,14 @@ global! {
     /// `global-auth-request-redirect`.
     GLOBAL_REQUEST_REDIRECT = "global-auth-request-redirect", TEXT,
         |to, it| to.location.global_auth_request_redirect = Some(it);
+}
+
+// How it is asked and how long its word is kept: without them it is asked all the same, each time (as in ingress-nginx).
+global! { Bad::Fallback;
+    /// `global-auth-method`.
+    GLOBAL_METHOD = "global-auth-method",
+        one_of!("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "CONNECT" | "OPTIONS" | "TRACE"),
+        |to, it| to.location.global_auth_method = Some(it.to_owned());
     /// `global-auth-always-set-cookie`.
     GLOBAL_ALWAYS_SET_COOKIE = "global-auth-always-set-cookie", BOOL,
         |to, it| to.location.global_auth_always_set_cookie = Some(it);
@@ -478,7 +483,8 @@ mod tests {
                 parsed.serving.location.global_auth_cache_key,
             ];
             let kept: Vec<_> = kept.into_iter().flatten().collect();
-            assert_eq!((kept == [text], parsed.serving.denied.is_none()), (is_one, is_one), "{text}");
+            let denies = !is_one && row.bad != Bad::Fallback;
+            assert_eq!((kept == [text], parsed.serving.denied.is_some()), (is_one, denies), "{text}");
             let annotation = row.name.strip_prefix("global-").unwrap();
             let own = [(format!("{PREFIX}{annotation}"), text.to_owned())];
             let own = read(&ObjectName::new("default", "web"), &own.into());

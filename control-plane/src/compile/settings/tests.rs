@@ -272,17 +272,31 @@ fn snippets_list_addresses_as_levels_do() {
 /// How nobody is asked restricts nobody.
 #[test]
 fn a_faulty_question_guards_where_it_is_asked() {
-    let keys = [("global-auth-method", "FETCH"), ("global-auth-cache-duration", "5 minutes")];
-    for (key, text) in keys {
-        let (settings, faults) = compiled(&[("global-auth-url", "http://auth.test/"), (key, text)]);
-        assert_eq!((settings.guards, faults.len()), (vec![Guard::Addresses], 1), "{key}: {faults:?}");
-        assert!(faults[0].reason.ends_with(ALL_PATHS), "{faults:?}");
-        for url in ["", " "] {
-            let (settings, faults) = compiled(&[("global-auth-url", url), (key, text)]);
-            assert_eq!((settings, faults.len()), (Settings::default(), 1), "{key}: {faults:?}");
-            assert_eq!(faults[0].severity, Severity::Warning);
-            assert!(!faults[0].reason.contains("503"), "{faults:?}");
-        }
+    let (key, text) = ("global-auth-signin-redirect-param", "a;b");
+    let (settings, faults) = compiled(&[("global-auth-url", "http://auth.test/"), (key, text)]);
+    assert_eq!((settings.guards, faults.len()), (vec![Guard::Addresses], 1), "{faults:?}");
+    assert!(faults[0].reason.ends_with(ALL_PATHS), "{faults:?}");
+    for url in ["", " "] {
+        let (settings, faults) = compiled(&[("global-auth-url", url), (key, text)]);
+        assert_eq!((settings, faults.len()), (Settings::default(), 1), "{faults:?}");
+        assert_eq!(faults[0].severity, Severity::Warning);
+        assert!(!faults[0].reason.contains("503"), "{faults:?}");
+    }
+}
+
+/// As in ingress-nginx: the service is asked all the same.
+#[test]
+fn a_question_is_asked_however_it_should_be_asked() {
+    let url = ("global-auth-url", "http://auth.test/");
+    for (key, text) in [
+        ("global-auth-method", "get"),
+        ("global-auth-always-set-cookie", "often"),
+        ("global-auth-cache-duration", "5 minutes"),
+        ("global-auth-cache-key", "$host'; x"),
+    ] {
+        let (settings, faults) = compiled(&[url, (key, text)]);
+        assert_eq!((&settings, faults.len()), (&compiled(&[url]).0, 1), "{key}: {faults:?}");
+        assert_eq!(faults[0].severity, Severity::Warning);
     }
 }
 

@@ -89,7 +89,13 @@ impl External {
         let own = own.map(|it| Self::of(&it, "auth-url")).transpose()?;
         // Compiled in any case: whether a policy is supported must depend on no other field.
         let global = global(configured).map(with_told);
-        let global = global.map(|it| Self::of(&it, "global-auth-url")).transpose()?;
+        let mut global = global.map(|it| Self::of(&it, "global-auth-url")).transpose()?;
+        // Then only what the service itself says counts (as in ingress-nginx).
+        if configured.global_auth_cache_duration.is_none()
+            && let Some(cache) = global.as_mut().and_then(|global| global.cache.as_mut())
+        {
+            cache.rules = Box::default();
+        }
         let global = global.filter(|_| configured.enable_global_auth != Some(false));
         Ok(own.or(global).map(Box::new))
     }
@@ -118,7 +124,8 @@ impl External {
             return Err(refused("external_auth.method", format!("expected a method, got {method:?}")));
         }
         let name = |field, name: &str| match http::HeaderName::from_bytes(name.as_bytes()) {
-            Ok(name) => Ok(Bytes::copy_from_slice(name.as_str().as_bytes())),
+            // As it is written: there are readers that tell one spelling from another.
+            Ok(_) => Ok(Bytes::copy_from_slice(name.as_bytes())),
             Err(_) => Err(refused(field, format!("expected the name of a header, got {name:?}"))),
         };
         let same = response_headers.iter().map(|it| {
@@ -267,6 +274,24 @@ mod tests {
         ] {
             assert_eq!(filled(&signin_url(url, param)), expected);
         }
+    }
+
+    #[test]
+    fn of_all_locations_nothing_is_kept_where_no_time_is_said() {
+        let global = |duration: Option<&str>| {
+            let configured = LocationPolicy {
+                global_auth_url: Some("http://auth.test/".into()),
+                global_auth_cache_key: Some("$remote_user".into()),
+                global_auth_cache_duration: duration.map(str::to_owned),
+                ..LocationPolicy::default()
+            };
+            External::compile(&configured).unwrap().unwrap().cache.unwrap().keeps(200)
+        };
+        assert_eq!(global(None), None);
+        assert_eq!(global(Some("")), Some(Duration::from_secs(300)), "the annotation's");
+        assert_eq!(global(Some("10s")), Some(Duration::from_secs(10)));
+        let own = own(|it| it.cache_key = "$remote_user".into()).unwrap().unwrap();
+        assert_eq!(own.cache.unwrap().keeps(200), Some(Duration::from_secs(300)));
     }
 
     #[test]
