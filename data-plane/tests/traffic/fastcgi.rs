@@ -147,6 +147,7 @@ fn an_application_is_told_what_nginx_tells() {
         ("SERVER_PROTOCOL", "HTTP/1.1"),
         ("REQUEST_SCHEME", "http"),
         ("HTTPS", "-"),
+        ("SERVER_ADDR", "127.0.0.1"),
         ("SERVER_NAME", "a.test"),
         ("REMOTE_ADDR", "127.0.0.1"),
         ("GATEWAY_INTERFACE", "CGI/1.1"),

@@ -1,6 +1,6 @@
 //! Other names of a host: aliases, and the redirect between `www.` and the bare name.
 
-use shared::policy::{HostPolicy, LocationPolicy, TextList};
+use shared::policy::{Header, HeaderList, HostPolicy, LocationPolicy, TextList};
 use shared::resource::{Host, PathType, Resource, Route};
 
 use super::harness::*;
@@ -34,6 +34,20 @@ fn get(proxy: &Proxy, host: &str, target: &str) -> Answer {
 fn taker(proxy: &Proxy, name: &str) -> String {
     let response = get(proxy, name, "/");
     if response.status == 200 { response.text().to_owned() } else { String::new() }
+}
+
+/// Whatever name of it a client asks for.
+#[test]
+fn server_name_is_the_name_of_the_host() {
+    let (mut proxy, origins) = proxy(&[("a.test", host(&["b.test", "~^re[0-9]+"], false))]);
+    let headers = vec![Header { name: "X-Name".into(), value: "$server_name".into() }];
+    let proxy_set_headers = Some(HeaderList { headers });
+    proxy.defaults(LocationPolicy { proxy_set_headers, ..LocationPolicy::default() });
+    for name in ["a.test", "b.test", "re7.net:81"] {
+        assert_eq!(get(&proxy, name, "/").status, 200, "{name}");
+    }
+    let told: Vec<_> = origins[0].seen().iter().map(|it| it.all("x-name").concat()).collect();
+    assert_eq!(told, ["a.test"; 3]);
 }
 
 #[test]

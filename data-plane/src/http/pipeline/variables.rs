@@ -14,6 +14,7 @@ use crate::codec::head::{Known, OfVariable, RequestHead};
 use crate::codec::path;
 use crate::http::facts;
 use crate::http::reply::Reply;
+use crate::table::PathEntry;
 
 /// The maximum total length of templates that are expanded together. A template may contain text from a client many
 /// times, and neither its author nor the client pays for the result.
@@ -103,7 +104,8 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
         }
         Variable::Argument(name) => out.extend_from_slice(argument(head, name).unwrap_or_default()),
         Variable::Cookie(name) => out.extend_from_slice(&super::pick::cookie(head, name).unwrap_or_default()),
-        Variable::Host | Variable::ServerName => out.extend_from_slice(head.host.name().as_bytes()),
+        Variable::Host => out.extend_from_slice(head.host.name().as_bytes()),
+        Variable::ServerName => out.extend_from_slice(server_name(location).as_bytes()),
         Variable::BestHost => out.extend_from_slice(exchange.host().raw()),
         Variable::RequestUri => out.extend_from_slice(head.target()),
         Variable::EscapedRequestUri => path::escape(head.target(), out),
@@ -154,6 +156,11 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
         Variable::TimeIso8601 => Time::Iso8601.write(clock::wall(), out),
         Variable::Msec => Time::Msec.write(clock::wall(), out),
     }
+}
+
+/// `$server_name`: the host of the Ingress, and not an alias that the client asked for; `_` where no host is declared.
+pub(super) fn server_name(location: Option<&PathEntry>) -> &str {
+    location.map_or("_", |location| location.place.host())
 }
 
 /// The original request line.

@@ -66,7 +66,8 @@ fn usual(exchange: &Exchange<'_>, settings: Option<&FastCgi>, framing: Framing, 
     let is_tls = call.peer.scheme() == Scheme::Https;
     let (script, uri, client) = (script(exchange, settings), uri(exchange), exchange.client_text());
     let (port, client_port) = (call.peer.port_text(), call.peer.address().port().to_string());
-    let all: [(&str, &[u8]); 18] = [
+    let address = call.peer.local().map(|it| it.to_string()).unwrap_or_default();
+    let all: [(&str, &[u8]); 19] = [
         ("QUERY_STRING", head.query().unwrap_or_default()),
         ("REQUEST_METHOD", head.method_bytes()),
         ("CONTENT_TYPE", head.fields.get(Known::ContentType).unwrap_or_default()),
@@ -83,7 +84,8 @@ fn usual(exchange: &Exchange<'_>, settings: Option<&FastCgi>, framing: Framing, 
         ("REMOTE_ADDR", &client),
         ("REMOTE_PORT", client_port.as_bytes()),
         ("SERVER_PORT", &port),
-        ("SERVER_NAME", head.host.name().as_bytes()),
+        ("SERVER_ADDR", address.as_bytes()),
+        ("SERVER_NAME", variables::server_name(exchange.location()).as_bytes()),
         // PHP requires it.
         ("REDIRECT_STATUS", b"200"),
     ];
