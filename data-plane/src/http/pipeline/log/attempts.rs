@@ -31,7 +31,7 @@ pub(crate) struct Attempt {
     pub(super) took: Duration,
     /// When it had sent its whole response, if that is read ahead of the client.
     arrived: Option<Rc<Cell<Option<Instant>>>>,
-    /// The status of its response, or 502 or 504 if it failed.
+    /// The status of its response, or 502 or 504 if it failed; 0: neither, because the client has gone before.
     pub(super) status: u16,
     /// Whether the error backend starts here, which is an internal redirect in nginx.
     pub(super) stands_in: bool,
@@ -141,11 +141,11 @@ impl Attempts {
         }
     }
 
-    /// It has failed, with the status for the log.
+    /// It has failed, with the status for the log: none if the client has gone.
     pub(crate) fn failed(&mut self, status: u16) {
         self.relaying = false;
         if let Some(attempt) = self.list.last_mut() {
-            attempt.status = status;
+            attempt.status = if status == CLIENT_GONE { 0 } else { status };
             attempt.took = attempt.begun.elapsed();
         }
     }
@@ -167,9 +167,6 @@ impl Attempts {
         if let Some(last) = self.list.last_mut().filter(|last| last.took.is_zero()) {
             let arrived = last.arrived.take().and_then(|it| it.get());
             last.took = arrived.unwrap_or(now).duration_since(last.begun);
-            if last.status == 0 {
-                last.status = CLIENT_GONE;
-            }
         }
     }
 

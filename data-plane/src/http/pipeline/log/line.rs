@@ -149,7 +149,9 @@ impl Ended<'_> {
 pub(super) fn of_attempts(list: &[Attempt], value: &Value, out: &mut Vec<u8>) -> bool {
     match value {
         Value::UpstreamAddr => each(list, out, |it, out| written(&it.address, out)),
-        Value::UpstreamStatus => each(list, out, |it, out| number(it.status.into(), out)),
+        Value::UpstreamStatus => {
+            each(list, out, |it, out| count((it.status != 0).then(|| it.status.into()), out))
+        }
         Value::UpstreamLength => each(list, out, |it, out| number(it.length, out)),
         Value::UpstreamSent => each(list, out, |it, out| count(it.bytes(|it| &it.sent), out)),
         Value::UpstreamReceived => each(list, out, |it, out| count(it.bytes(|it| &it.received), out)),
