@@ -52,7 +52,11 @@ impl Prefix {
 
     /// Translates a fault back to the owner's prefix.
     pub(super) fn restored(&self, fault: Fault) -> Fault {
-        let own = |text: String| if text.contains(PREFIX) { text.replace(PREFIX, &self.0) } else { text };
-        Fault { field: own(fault.field), reason: own(fault.reason), ..fault }
+        Fault { field: self.restored_text(fault.field), reason: self.restored_text(fault.reason), ..fault }
+    }
+
+    /// The same for a text.
+    pub(super) fn restored_text(&self, text: String) -> String {
+        if text.contains(PREFIX) { text.replace(PREFIX, &self.0) } else { text }
     }
 }

@@ -71,7 +71,10 @@ impl Index {
                 "ingress contains invalid paths: path {path} cannot be used with pathType {kind}"
             ));
         }
-        self.annotations_refusal(ingress)?;
+        self.annotations_refusal(ingress).map_err(|text| match &self.options.prefix {
+            Some(prefix) => prefix.restored_text(text),
+            None => text,
+        })?;
         let version = Version::of(Object::Ingress(Arc::clone(ingress)));
         if let Some(fault) = version.faults(&self.allowed).first() {
             return Err(self.text_of(fault));

@@ -57,4 +57,6 @@ fn who_writes_the_usual_one_is_refused() {
     assert_eq!(refused(foreign), "", "it is none of ours");
     let why = refused(web("custom.example.com/limit-rps", "ten"));
     assert!(why.starts_with("metadata.annotations[custom.example.com/limit-rps]"), "{why}");
+    let why = refused(web("custom.example.com/configuration-snippet", "return 403;"));
+    assert!(why.starts_with("custom.example.com/configuration-snippet annotation cannot be used"), "{why}");
 }
