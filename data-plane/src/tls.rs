@@ -20,6 +20,7 @@ use rustls::{ServerConfig, SupportedProtocolVersion};
 use thiserror::Error;
 
 use crate::table::Tables;
+use own::Own;
 use resolver::{Resolver, Shown};
 use sessions::Sessions;
 use tickets::Tickets;
@@ -67,7 +68,7 @@ fn versions(tls12: bool, tls13: bool) -> Vec<&'static SupportedProtocolVersion> 
 /// # Errors
 /// No certificate can be generated for names that have none.
 pub fn server_config(tables: Arc<Tables>, shown: Option<Shown>) -> Result<ServerConfig, TlsError> {
-    let own = own::generate()?;
+    let own = Arc::new(Own::generate()?);
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&VERSIONS)
         .map_err(TlsError::Versions)?

@@ -6,6 +6,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio::sync::mpsc;
 
+use super::own::Own;
 use crate::table::Tables;
 use crate::table::certified::Certified;
 
@@ -17,26 +18,31 @@ pub type Shown = mpsc::Sender<Weak<Certified>>;
 #[derive(Debug)]
 pub struct Resolver {
     tables: Arc<Tables>,
-    own: Arc<CertifiedKey>,
+    own: Arc<Own>,
     shown: Option<Shown>,
 }
 
 impl Resolver {
     /// Uses the tables, with the proxy's own certificate as a fallback.
-    pub fn new(tables: Arc<Tables>, own: Arc<CertifiedKey>, shown: Option<Shown>) -> Self {
+    pub fn new(tables: Arc<Tables>, own: Arc<Own>, shown: Option<Shown>) -> Self {
         Self { tables, own, shown }
     }
 
-    /// The certificate for a server name as the client sent it.
+    /// The certificate for a server name as the client sent it, and for most clients.
     pub fn certificate(&self, name: Option<&str>) -> Arc<CertifiedKey> {
+        self.configured(name).unwrap_or_else(|| Arc::clone(self.own.usual()))
+    }
+
+    /// The same; `None`: the proxy's own.
+    fn configured(&self, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
         // Clients send a trailing dot if the name has one, though RFC 6066 section 3 forbids that.
         let name = name.map(|name| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase());
         // Handshakes run on workers, whose own reader holds back this table until this call ends, so the worker is
         // never the last owner that drops it.
         let table = self.tables.current();
-        let Some(found) = table.certificate(name.as_deref()) else { return Arc::clone(&self.own) };
+        let found = table.certificate(name.as_deref())?;
         if !table.client_tls().staples {
-            return found.unstapled();
+            return Some(found.unstapled());
         }
         if let Some(shown) = &self.shown
             && found.is_first_shown()
@@ -45,12 +51,13 @@ impl Resolver {
             // The queue is full; the next handshake reports it.
             found.unstaple();
         }
-        found.shown()
+        Some(found.shown())
     }
 }
 
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.certificate(hello.server_name()))
+        let own = || self.own.for_client(hello.signature_schemes());
+        Some(self.configured(hello.server_name()).unwrap_or_else(own))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rustls::crypto::CryptoProvider;
 use rustls::{CipherSuite, ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion, ServerConnection};
 use rustls_pki_types::ServerName;
 use shared::delta::Removal;
@@ -12,6 +13,7 @@ use shared::resource::{Host, Material, Resource, Settings, TICKET_KEYS, TicketKe
 
 use super::clients::Handshakes;
 use super::negotiated::Asked;
+use super::own::Own;
 use super::verifiers::Unverified;
 use super::*;
 use crate::table::Writer;
@@ -19,7 +21,14 @@ use crate::table::world::{certificate, entry, host};
 
 /// A client that accepts any certificate: these tests check which one it got.
 fn client(versions: &[&'static SupportedProtocolVersion], alpn: &[&str]) -> Arc<ClientConfig> {
-    let provider = aws_lc_rs::default_provider();
+    client_of(aws_lc_rs::default_provider(), versions, alpn)
+}
+
+fn client_of(
+    provider: CryptoProvider,
+    versions: &[&'static SupportedProtocolVersion],
+    alpn: &[&str],
+) -> Arc<ClientConfig> {
     let anything = Unverified::new(&provider);
     let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(versions)
@@ -75,16 +84,33 @@ fn certificate_by_name_else_our_own() {
     assert_eq!(name_for("127.0.0.1"), "ingress.local", "no server name is sent for an address");
 }
 
+/// As old clients and health checks of load balancers do, which ingress-nginx' own certificate serves.
+#[test]
+fn a_client_that_knows_rsa_only_gets_our_own_with_such_a_key() {
+    let (server, _writer) = server();
+    let suite = CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256;
+    let mut provider = aws_lc_rs::default_provider();
+    provider.cipher_suites.retain(|it| it.suite() == suite);
+    let old = client_of(provider, &[&rustls::version::TLS12], &[]);
+    let certificates = [(); 2].map(|()| {
+        let (client, _) = shake(&server, &old, "b.test");
+        assert_eq!(client.negotiated_cipher_suite().map(|it| it.suite()), Some(suite));
+        assert_eq!(shown(&client), "ingress.local");
+        client.peer_certificates().unwrap()[0].clone()
+    });
+    assert_eq!(certificates[0], certificates[1], "it is made once");
+}
+
 #[test]
 fn a_dot_at_the_end_of_a_name_does_not_matter() {
     let (_, writer) = server();
-    let own = own::generate().unwrap();
+    let own = Arc::new(Own::generate().unwrap());
     let resolver = Resolver::new(Arc::clone(writer.tables()), Arc::clone(&own), None);
     let of_host = resolver.certificate(Some("a.test"));
-    assert!(!Arc::ptr_eq(&of_host, &own));
+    assert!(!Arc::ptr_eq(&of_host, own.usual()));
     assert!(Arc::ptr_eq(&resolver.certificate(Some("A.test.")), &of_host));
-    assert!(Arc::ptr_eq(&resolver.certificate(Some("a.test..")), &own), "one dot only");
-    assert!(Arc::ptr_eq(&resolver.certificate(Some("")), &own));
+    assert!(Arc::ptr_eq(&resolver.certificate(Some("a.test..")), own.usual()), "one dot only");
+    assert!(Arc::ptr_eq(&resolver.certificate(Some("")), own.usual()));
 }
 
 #[test]
@@ -305,7 +331,8 @@ fn without_tickets_another_proxy_resumes_nothing() {
 #[test]
 fn our_own_certificate_is_named_as_the_original_names_its() {
     use x509_parser::prelude::{FromDer as _, X509Certificate};
-    let own = own::generate().unwrap();
+    let own = Arc::new(Own::generate().unwrap());
+    let own = own.usual();
     let (_, parsed) = X509Certificate::from_der(own.cert[0].as_ref()).unwrap();
     let subject = parsed.subject().to_string();
     assert!(subject.contains("CN=Kubernetes Ingress Controller Fake Certificate"), "{subject}");
@@ -339,7 +366,7 @@ fn a_response_is_stapled_where_the_fleet_wants_it_and_it_is_looked_after() {
         let found = writer.tables().current().certificate(Some("a.test")).unwrap();
         found.staple(Some(b"response"));
         let (shown, mut told) = tokio::sync::mpsc::channel(1);
-        let own = own::generate().unwrap();
+        let own = Arc::new(Own::generate().unwrap());
         let resolver = Resolver::new(Arc::clone(writer.tables()), own, Some(shown.clone()));
         let is_stapled = || resolver.certificate(Some("a.test")).ocsp.is_some();
         assert_eq!([is_stapled(), is_stapled()], [staples; 2]);

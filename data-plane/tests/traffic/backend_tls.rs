@@ -34,7 +34,7 @@ fn proxy(protocol: BackendProtocol, origins: &[&Origin]) -> Proxy {
 
 pub(crate) fn server() -> Arc<ServerConfig> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let key = Arc::unwrap_or_clone(own::generate().unwrap());
+    let key = Arc::unwrap_or_clone(Arc::clone(own::Own::generate().unwrap().usual()));
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
