@@ -28,7 +28,12 @@ pub(crate) static DENYLIST_SOURCE_RANGE: Row = Row {
     risk: Risk::Medium,
     value: &Spec(
         CIDRS,
-        Effect::Sets(|to, values| to.location.denylist_source_range = Some(TextList { values })),
+        Effect::Sets(|to, values| {
+            // The lists of a snippet go on behind it, and have it in them.
+            if to.location.lists_follow != Some(true) {
+                to.location.denylist_source_range = Some(TextList { values });
+            }
+        }),
     ),
     bad: Bad::Deny(Reach::Paths),
     empty: Empty::Bad,

@@ -229,6 +229,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
             directives = of_grpc(directives);
         }
         told = hints::of(&directives, place);
+        told.extend(lists::hint(&directives, place, to));
         headers = Headers::beside(to, &directives, place);
         let (mut shortcuts, mut rest) = Taken::of(&directives, place, rewrites(place, to));
         // The path that headers see is that of the client only where nothing rewrites it.

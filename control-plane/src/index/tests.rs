@@ -26,6 +26,7 @@ mod retained;
 mod review;
 mod routing;
 mod sizes;
+mod snippet_lists;
 mod snippets;
 mod streams;
 mod ticket_keys;

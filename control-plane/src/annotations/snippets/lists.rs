@@ -11,8 +11,9 @@ use super::tokens::Directive;
 use crate::annotations::draft::Draft;
 use crate::annotations::value::CIDRS;
 
-/// Annotations for the same: combined with one of these, the lists of a snippet would form one longer list in nginx.
-const ANNOTATIONS: [&str; 3] = ["allowlist-source-range", "denylist-source-range", "satisfy"];
+/// Annotations for the same, which stand before a snippet in nginx' configuration.
+const ALLOWLIST: &str = "allowlist-source-range";
+const DENYLIST: &str = "denylist-source-range";
 
 /// The lists of a snippet.
 #[derive(Clone, Default, PartialEq, Debug)]
@@ -31,11 +32,34 @@ pub struct Lists {
 impl Lists {
     /// Takes the lists out of a snippet, if they can be expressed.
     pub(super) fn of(directives: &mut Vec<Directive>, place: SnippetContext, to: &Draft<'_>) -> Option<Self> {
-        let has_own = || ANNOTATIONS.iter().any(|name| to.text(name).is_some());
-        if place == SnippetContext::Auth || place == SnippetContext::Location && has_own() {
-            return None;
+        match place {
+            SnippetContext::Auth => None,
+            SnippetContext::Server => Self::take(directives),
+            // nginx refuses a second one.
+            SnippetContext::Location
+                if to.text("satisfy").is_some()
+                    && directives.iter().any(|it| is_one(it) && satisfies(it)) =>
+            {
+                None
+            }
+            SnippetContext::Location => Self::take(directives)?.behind(to),
         }
-        Self::take(directives)
+    }
+
+    /// The same behind the lists of annotations; `None`: one of them cannot be read. An allowlist denies everybody else,
+    /// whatever follows.
+    fn behind(mut self, to: &Draft<'_>) -> Option<Self> {
+        if !self.are_rules {
+            return Some(self);
+        }
+        let before = |name| to.text(name).map_or(Some(Vec::new()), |text| (CIDRS.read)(text));
+        let (allowed, denied) = (before(ALLOWLIST)?, before(DENYLIST)?);
+        if !allowed.is_empty() {
+            let satisfies_any = self.satisfies_any;
+            return Some(Self { satisfies_any, ..Self::default() });
+        }
+        self.denied.splice(0..0, denied);
+        Some(self)
     }
 
     /// The same, whatever else there is.
@@ -51,10 +75,10 @@ impl Lists {
     /// First denied addresses, then allowed ones, then everybody else: nginx uses the first that matches.
     fn read<'a>(directives: impl Iterator<Item = &'a Directive>) -> Option<Self> {
         let mut lists = Self::default();
-        let (mut allowed, mut end) = (Vec::new(), None);
+        let (mut allowed, mut is_late, mut end) = (Vec::new(), false, None);
         for it in directives {
             let [word] = it.arguments() else { return None };
-            lists.are_rules |= it.name() != "satisfy";
+            lists.are_rules |= !satisfies(it);
             match (it.name(), word.as_str()) {
                 // In any case, as nginx reads all but addresses.
                 ("satisfy", word) if word.eq_ignore_ascii_case("any") => lists.satisfies_any = Some(true),
@@ -62,7 +86,9 @@ impl Lists {
                 ("satisfy", _) => return None,
                 _ if end.is_some() => return None,
                 (name, "all") => end = Some(name),
-                ("deny", _) if !allowed.is_empty() => return None,
+                // As those are whom nothing allows, where it ends so.
+                ("deny", text) if !allowed.is_empty() && (CIDRS.read)(text).is_some() => is_late = true,
+                ("allow", _) if is_late => return None,
                 (name, text) => match (CIDRS.read)(text)?.as_slice() {
                     [one] if name == "deny" => lists.denied.push(one.clone()),
                     [one] => allowed.push(one.clone()),
@@ -71,8 +97,11 @@ impl Lists {
             }
         }
         match (end, allowed.is_empty()) {
+            _ if is_late && end != Some("deny") => return None,
             (Some("deny"), true) => lists.denied = vec!["0.0.0.0/0".into(), "::/0".into()],
             (Some("deny"), false) => lists.allowed = Some(allowed),
+            // Nobody is let in by these.
+            (None, true) => {}
             // Everybody else is allowed, which would satisfy `any`.
             _ if lists.satisfies_any == Some(true) => return None,
             // Nobody is kept out by an `allow` without a `deny`.
@@ -99,7 +128,7 @@ impl Lists {
         } else {
             self.clone().add_to(policy);
             policy.satisfy_any = satisfies_any.or(policy.satisfy_any);
-            policy.lists_go_on = Some(self.goes_on);
+            policy.lists_go_on = self.are_rules.then_some(self.goes_on);
         }
     }
 
@@ -125,6 +154,19 @@ impl Lists {
             policy.satisfy_any = satisfies_any;
         }
     }
+}
+
+/// What to tell the owner of lists that no address gets to.
+pub(super) fn hint(directives: &[Directive], place: SnippetContext, to: &Draft<'_>) -> Option<String> {
+    let are_rules = directives.iter().any(|it| is_one(it) && !satisfies(it));
+    let is_behind = place == SnippetContext::Location && to.text(ALLOWLIST).is_some();
+    (are_rules && is_behind).then(|| {
+        format!("allow and deny have no effect behind {ALLOWLIST}, which denies everybody else, as in ingress-nginx")
+    })
+}
+
+fn satisfies(directive: &Directive) -> bool {
+    directive.name() == "satisfy"
 }
 
 fn is_one(directive: &Directive) -> bool {
@@ -159,6 +201,7 @@ mod tests {
                 lists(Some(&["10.0.0.0/8", "10.1.2.3"]), &[], None),
             ),
             ("deny 10.0.0.1; allow 10.0.0.0/8; deny all;", lists(Some(&["10.0.0.0/8"]), &["10.0.0.1"], None)),
+            ("allow 10.0.0.0/8; deny 10.0.0.1; deny all;", lists(Some(&["10.0.0.0/8"]), &[], None)),
             ("deny 10.0.0.1; allow all;", lists(None, &["10.0.0.1"], None)),
             ("deny all;", lists(None, &["0.0.0.0/0", "::/0"], None)),
             ("satisfy ANY; allow ::1; deny all;", lists(Some(&["::1"]), &[], Some(true))),
@@ -171,14 +214,22 @@ mod tests {
             let expected = lists(None, denied, None).map(|it| Lists { goes_on: true, ..it });
             assert_eq!(read(text), expected, "{text}");
         }
+        let any = Lists { goes_on: true, satisfies_any: Some(true), ..Lists::default() };
+        assert_eq!(read("satisfy any;"), Some(any.clone()), "which decides where lists of others are");
+        let denies = Lists { denied: vec!["10.0.0.1".into()], are_rules: true, ..any };
+        assert_eq!(read("satisfy any; deny 10.0.0.1;"), Some(denies));
     }
 
     #[test]
     fn what_annotations_cannot_say_is_not_taken() {
         for text in [
-            "allow 10.0.0.0/8; deny 10.0.0.1; deny all;",
+            "allow 10.0.0.0/8; deny 10.0.0.1; allow all;",
+            "allow 10.0.0.0/8; deny 10.0.0.1;",
+            "allow 10.0.0.1; deny 10.0.0.0/8; allow 10.0.0.2; deny all;",
+            "allow 10.0.0.0/8; deny office; deny all;",
             "deny all; allow 10.0.0.1;",
-            "satisfy any; deny 10.0.0.1;",
+            "satisfy any; deny 10.0.0.1; allow all;",
+            "satisfy any; allow 10.0.0.1;",
             "satisfy some; deny all;",
             "allow unix:; deny all;",
             "allow $remote_addr; deny all;",
