@@ -222,8 +222,10 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let (mut told, mut closed, mut pace) = (Vec::new(), Vec::new(), Pace::default());
     let rest = snippet.map(|mut directives| {
         let (server, location) = whole(to);
-        if place == SnippetContext::Server {
-            closed = internal::close(&mut directives, &location);
+        match place {
+            SnippetContext::Server => closed = internal::close(&mut directives, &location),
+            SnippetContext::Location => closed = internal::close(&mut directives, &server),
+            SnippetContext::Auth => {}
         }
         if place == SnippetContext::Location && speaks(to, &["GRPC", "GRPCS"]) {
             directives = of_grpc(directives);
@@ -336,8 +338,8 @@ fn unanswered(path: &str) -> String {
 /// What to say of a block that only a backend could send requests to.
 fn not_led_to(path: &str) -> String {
     format!(
-        "location {}: only an X-Accel-Redirect of a backend leads there, and a backend of a block is not asked: 404 (a path \
-         with its Service and \"internal\" in the configuration-snippet of its Ingress does the same)",
+        "location {}: only an X-Accel-Redirect of a backend leads there, and a block is not reached by it: 404 (a path with \
+         its Service and \"internal\" in the configuration-snippet of its Ingress does the same)",
         shown(path)
     )
 }

@@ -1,7 +1,7 @@
 //! Locations, and blocks of a server, that only nginx itself leads to: `internal`. A client's own request for one is answered
 //! 404.
 
-use super::shortcuts::nodes;
+use super::shortcuts::{is_named, nodes};
 use super::tokens::Directive;
 
 /// Directives by which a request may get there.
@@ -17,8 +17,8 @@ pub(super) fn take(directives: &mut Vec<Directive>) -> bool {
     directives.len() < before
 }
 
-/// Takes the backends out of such blocks, unless something of these snippets leads to some location. Returns their paths.
-/// What is left is a backend's `X-Accel-Redirect`, which leads to no backend of a block here.
+/// Takes what they answer out of such blocks, unless something of these snippets leads to some location: a client's request
+/// gets 404 before that. Returns their paths. What is left is a backend's `X-Accel-Redirect`, which leads to no block here.
 pub(super) fn close(directives: &mut Vec<Directive>, others: &[Directive]) -> Vec<String> {
     let leads = |it: &Directive| LEAD.contains(&it.name());
     if directives.iter().chain(others).any(leads) {
@@ -27,10 +27,11 @@ pub(super) fn close(directives: &mut Vec<Directive>, others: &[Directive]) -> Ve
     let (mut rest, mut closed) = (Vec::new(), Vec::new());
     for node in nodes(directives) {
         rest.push(node.directive.clone());
-        let own = || node.inner.iter().filter(|it| it.depth == 1);
+        let own = || node.inner.iter().filter(|it| it.depth == node.directive.depth + 1);
         let is_internal = own().any(|it| it.name() == "internal" && !it.is_block);
-        let has_backend = node.inner.iter().any(|it| it.name().ends_with("_pass"));
-        if node.directive.name() == "location" && is_internal && has_backend {
+        let answers = |it: &Directive| it.name().ends_with("_pass") || it.name() == "return";
+        let is_place = node.directive.name() == "location" && !is_named(node.directive);
+        if is_place && is_internal && node.inner.iter().any(answers) {
             closed.push(node.directive.arguments().join(" "));
             rest.extend(own().filter(|it| it.name() == "internal").cloned());
         } else {
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_nothing_leads_to_has_no_backend() {
+    fn a_block_that_nothing_leads_to_answers_nothing() {
         let asked = "location = /check { internal; proxy_pass http://a/b; proxy_set_header X-A b; }";
         let read = |text: &str| tokens::directives(text).unwrap();
         for (text, others, closed, left) in [
@@ -67,6 +68,8 @@ mod tests {
             (asked, "auth_request /check;", vec![], asked),
             (asked, "if ($arg_a) { rewrite ^ /check last; }", vec![], asked),
             ("location /a { proxy_pass http://a; }", "", vec![], "location /a { proxy_pass http://a; }"),
+            ("location /a { internal; return 404; }", "", vec!["/a"], "location /a { internal; }"),
+            ("location @a { internal; return 503; }", "", vec![], "location @a { internal; return 503; }"),
             ("location /a { internal; alias /b; }", "", vec![], "location /a { internal; alias /b; }"),
         ] {
             let mut directives = read(text);

@@ -5,6 +5,7 @@ use shared::policy::{Shortcut, ShortcutBlock, ShortcutPath, ShortcutRewrite};
 
 use super::{Node, answer, goes_on, nodes};
 use crate::annotations::snippets::branches::{self, LOGS};
+use crate::annotations::snippets::groups;
 use crate::annotations::snippets::headers::{CHANGES_ANSWERS, Headers};
 use crate::annotations::snippets::tokens::Directive;
 
@@ -27,13 +28,20 @@ pub(super) fn block(node: &Node<'_>, room: &mut Allowance) -> Option<(ShortcutBl
     let (mut shortcuts, mut headers) = (Vec::new(), Vec::new());
     let (mut is_open, mut is_refusal, mut has_list, mut knows_no_types) = (None, false, false, false);
     let mut default_type = None;
-    for it in nodes(node.inner) {
+    let inner = match is_pattern {
+        true => groups::numbered(path, kind == ShortcutPath::PatternAnyCase, node.inner, room),
+        false => node.inner.to_vec(),
+    };
+    for it in nodes(&inner) {
         match (it.directive.name(), it.directive.arguments()) {
             // The first match is used, and these match all clients.
             (access @ ("allow" | "deny"), [all]) if all == "all" => {
                 _ = is_open.get_or_insert(access == "allow")
             }
             ("allow" | "deny", [_]) if !it.directive.is_block => has_list = true,
+            // Nobody is asked where nothing is served; and there is no such page here.
+            ("auth_basic" | "auth_request", [off]) if off == "off" => {}
+            ("stub_status", _) if !it.directive.is_block => {}
             ("default_type", [configured]) => default_type = Some(configured.clone()),
             // Then no file extension determines the type.
             ("types", []) if it.directive.is_block && it.inner.is_empty() => knows_no_types = true,
@@ -47,9 +55,10 @@ pub(super) fn block(node: &Node<'_>, room: &mut Allowance) -> Option<(ShortcutBl
     }
     let responds = |it: &Shortcut| !goes_on(it) && it.status < 400;
     let has_answers = !shortcuts.is_empty();
-    let is_internal = node.inner.iter().any(|it| it.name() == "internal");
-    // nginx asks no list where a `return` comes first, whoever is refused by it.
-    if has_list && !shortcuts.iter().any(answers_all) {
+    let is_internal = inner.iter().any(|it| it.name() == "internal");
+    // nginx asks no list where a `return` comes first, whoever is refused by it. Where nothing answers, who is let in gets
+    // the 404 of a file that there is not: here all get what the list ends with.
+    if has_list && !shortcuts.is_empty() && !shortcuts.iter().any(answers_all) {
         return None;
     }
     if is_internal && !shortcuts.is_empty() || is_refusal && shortcuts.iter().any(responds) {

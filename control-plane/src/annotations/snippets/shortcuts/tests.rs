@@ -67,6 +67,10 @@ fn answers_are_read_as_nginx_reads_them() {
         ("location ~* \\.bak$ { deny all; access_log off; }", "PatternAnyCase \\.bak$: 403 -"),
         ("location /m { allow 10.0.0.0/8; deny all; return 404; }", "Prefix /m: 404 -; 403 -"),
         ("location /s { deny 10.0.0.1; return 200 s; }", "Prefix /s: 200 s"),
+        ("location /a { allow 10.0.0.0/8; deny all; }", "Prefix /a: 403 -"),
+        ("location /a { deny 10.0.0.1; }", "Prefix /a: "),
+        ("location /s { stub_status on; allow 10.0.0.0/8; deny all; }", "Prefix /s: 403 -"),
+        ("location /a { auth_basic off; return 200 a; }", "Prefix /a: 200 a"),
         ("location /open { allow all; deny all; }", "Prefix /open: "),
         ("location /shut { deny all; allow all; }", "Prefix /shut: 403 -"),
         ("location /inner { internal; deny all; }", "Prefix /inner: "),
@@ -99,6 +103,14 @@ fn answers_are_read_as_nginx_reads_them() {
             "Prefix /a: ^/a/(.*) -> Last /b/$1; 403 -",
         ),
         ("location /a { rewrite ^/a/x /b break; }", "Prefix /a: ^/a/x -> 404 -"),
+        (
+            "location ~ ^/old/(?<rest>.*)$ { add_header X-A $rest; return 301 https://$host/new/$rest$is_args$args; }",
+            "Pattern ^/old/(?<rest>.*)$: 301 https://$host/new/$1$is_args$args Add X-A: $1",
+        ),
+        (
+            "location ~* ^/t/(?<t>[a-z]+) { rewrite ^ /x/$t last; }",
+            "PatternAnyCase ^/t/(?<t>[a-z]+): (?i)^/t/(?<t>[a-z]+) -> Last /x/$1",
+        ),
     ] {
         assert_eq!(shown(&taken(text).unwrap()), [expected], "{text}");
     }
@@ -146,7 +158,6 @@ fn what_is_not_known_exactly_is_not_taken() {
         "location /a { add_header X-A $unknown; return 200 c; }",
         "location /a { add_header X-A $1; return 200 c; }",
         "location /a { add_header Content-Type $arg_a; return 200 c; }",
-        "location /a { allow 10.0.0.0/8; deny all; }",
         "location /a { allow 10.0.0.0/8; deny all; if ($arg_a) { return 404; } }",
         "location /a { location /a/b { return 403; } }",
         "location /a { auth_basic x; return 200; }",
