@@ -111,7 +111,7 @@ impl Headers {
                 self.set_request(arguments)
             }
             // Each location sets these itself, and so inherits none (nginx).
-            ("proxy_set_header", SnippetContext::Server) => arguments.len() == 2,
+            ("grpc_set_header" | "proxy_set_header", SnippetContext::Server) => arguments.len() == 2,
             // The request to the service is one of HTTP that has no line in the log; and it asks nobody else itself.
             ("access_log" | "grpc_set_header", SnippetContext::Auth) => true,
             ("auth_request_set", SnippetContext::Auth) => variables::sets_its_own(directive),

@@ -6,7 +6,7 @@ use super::{shortcuts, variables};
 use crate::problem::shown;
 
 /// Directives that are left out: the effect on a response or request is visible, and their absence harms nobody.
-const LEFT_OUT: [&str; 140] = [
+const LEFT_OUT: [&str; 145] = [
     "absolute_redirect",
     "access_log",
     "add_header",
@@ -32,6 +32,11 @@ const LEFT_OUT: [&str; 140] = [
     "error_page",
     "etag",
     "expires",
+    "grpc_buffer_size",
+    "grpc_next_upstream",
+    "grpc_next_upstream_timeout",
+    "grpc_next_upstream_tries",
+    "grpc_socket_keepalive",
     "gzip",
     "gzip_buffers",
     "gzip_comp_level",
@@ -302,6 +307,7 @@ mod tests {
             "access_log off; opentelemetry_attribute 'ingress.namespace' '$namespace';",
             "absolute_redirect off; server_name_in_redirect off; client_header_timeout 60; ignore_invalid_headers off;",
             "resolver kube-dns.kube-system.svc valid=10s; client_max_body_size 2G; error_page 403 @closed;",
+            "grpc_next_upstream error timeout non_idempotent; grpc_buffer_size 64k; grpc_socket_keepalive on;",
             "server_tokens off; proxy_hide_header X-Powered-By; more_clear_headers Server;",
             "add_header X-A b",
             "ssl_prefer_server_ciphers on; ssl_session_timeout 10m; ssl_stapling on; http2 off;",
