@@ -112,6 +112,8 @@ pub struct Serving {
     pub of_hosts: Option<OfHosts>,
     /// The name for TLS to the backends of its paths that its snippet says beside a Secret; empty: none.
     pub tls_name: String,
+    /// The `Host` of requests to the backends of its paths that its snippet says; empty: none.
+    pub vhost: String,
     /// Why its paths answer 503, if they do.
     pub denied: Option<Denial>,
     /// Why all paths of its hosts answer 503, if they do.

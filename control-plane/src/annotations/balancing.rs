@@ -169,12 +169,11 @@ fn hash_by(to: &mut Draft<'_>, text: String) {
         return to.differs(format!("the variable ${name} is not supported: round robin is used"));
     }
     for variable in template.variables() {
-        if let Variable::Named(name) = variable {
+        if let Variable::Named(name) = variable
+            && !to.is_set(name)
+        {
             let name = shown(name);
-            to.fault(
-                Severity::Warning,
-                format!("no variable is called {name}: it is empty, also if a snippet sets it"),
-            );
+            to.fault(Severity::Warning, format!("no variable is called {name}: it is empty"));
         }
     }
     to.backend.hash_by = Some(text);

@@ -50,6 +50,8 @@ pub struct Draft<'a> {
     pub(super) tls_of_snippet: Option<BackendTls>,
     /// The name for TLS to backends that a snippet says beside a Secret; may be empty.
     pub(super) tls_name: String,
+    /// The `Host` of requests that a snippet says; may be empty.
+    pub(super) vhost: String,
     /// Fields of snippets that take effect if the fleet allows snippets.
     snippets: Vec<String>,
 }
@@ -76,6 +78,7 @@ impl<'a> Draft<'a> {
             auth_answers: None,
             tls_of_snippet: None,
             tls_name: String::new(),
+            vhost: String::new(),
             snippets: Vec::new(),
         }
     }
@@ -169,12 +172,17 @@ impl<'a> Draft<'a> {
 
     /// Denies access if a variable of the current annotation has no value here: requests would go elsewhere.
     pub fn needs_variables(&mut self, text: &str) {
-        if let Some(variable) = value::unset(text) {
+        if let Some(variable) = value::unset_but(text, |name| self.is_set(name)) {
             let variable = shown(&variable);
             self.deny(Reach::Paths, "has a variable without a value");
             let what = Reach::Paths.as_str();
             self.fault(Severity::Unsupported, format!("{variable} has no value here: {what}"));
         }
+    }
+
+    /// Whether a snippet of the object, which was applied before, gives a variable a value.
+    pub(super) fn is_set(&self, name: &str) -> bool {
+        self.location.variables.iter().flat_map(|it| &it.variables).any(|it| it.name == name)
     }
 
     /// Reports a variable of the current annotation that has no value here.
@@ -257,8 +265,8 @@ impl<'a> Draft<'a> {
             faults.push(Fault::new(Severity::Unsupported, field, reason));
         }
         let is_canary = backend.canary.is_some();
-        let (of_hosts, tls_name) = (self.of_hosts, self.tls_name);
-        let serving = Serving { is_canary, location, host, of_hosts, tls_name, denied, hosts_denied };
+        let (of_hosts, tls_name, vhost) = (self.of_hosts, self.tls_name, self.vhost);
+        let serving = Serving { is_canary, location, host, of_hosts, tls_name, vhost, denied, hosts_denied };
         let faults = bounded(faults, MOST_FAULTS);
         let affinity_mode = self.affinity_mode;
         Parsed { serving, backend, affinity_mode, refs, snippets: self.snippets, faults }

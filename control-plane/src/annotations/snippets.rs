@@ -15,6 +15,7 @@ mod framing;
 mod groups;
 mod headers;
 mod hints;
+mod inherited;
 mod internal;
 pub(crate) mod limits;
 mod lists;
@@ -33,7 +34,7 @@ mod zones;
 
 use std::collections::BTreeSet;
 
-use shared::policy::{LocationPolicy, SnippetVariables};
+use shared::policy::{LocationPolicy, SnippetVariable, SnippetVariables};
 use shared::template::{Template, Variable};
 
 pub use self::headers::OfHosts;
@@ -42,7 +43,7 @@ pub use self::limits::Limits;
 pub use self::lists::Lists;
 use self::pace::Pace;
 use self::restriction::restricts;
-use self::shortcuts::{Rewrites, Taken};
+use self::shortcuts::{Around, Rewrites, Taken};
 pub use self::zones::Zones;
 use super::draft::Draft;
 use super::row::{Effect, Reach, Risk, Row, Scope, Spec};
@@ -194,6 +195,16 @@ fn rewrites(place: SnippetContext, to: &Draft<'_>) -> Rewrites {
     }
 }
 
+/// The variables of annotations that a snippet may set: those that are evaluated behind the rewrite phase.
+fn asked_by_annotations(to: &Draft<'_>) -> BTreeSet<String> {
+    let texts = ["upstream-hash-by", "upstream-vhost"].into_iter().filter_map(|name| to.text(name));
+    texts.flat_map(groups::named).collect()
+}
+
+fn some(variables: Vec<SnippetVariable>) -> Option<SnippetVariables> {
+    (!variables.is_empty()).then_some(SnippetVariables { variables })
+}
+
 const REDIRECTS: [&str; 2] = ["permanent-redirect", "temporal-redirect"];
 
 fn uses_groups(text: &str) -> bool {
@@ -220,6 +231,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let (mut pages, mut intercepts, mut substitutions, mut chunks, mut wait) = (None, None, None, None, None);
     let mut is_internal = false;
     let (mut told, mut closed, mut pace) = (Vec::new(), Vec::new(), Pace::default());
+    let asked = asked_by_annotations(to);
     let rest = snippet.map(|mut directives| {
         let (server, location) = whole(to);
         match place {
@@ -233,7 +245,14 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         told = hints::of(&directives, place);
         told.extend(lists::hint(&directives, place, to));
         headers = Headers::beside(to, &directives, place);
-        let (mut shortcuts, mut rest) = Taken::of(&directives, place, rewrites(place, to));
+        let mut set_before = (place == SnippetContext::Server).then(BTreeSet::new);
+        if place == SnippetContext::Location {
+            let inherited = inherited::sets(&server, &directives, &asked);
+            set_before = Some(inherited::around(&server, &inherited, to));
+            directives.splice(0..0, inherited);
+        }
+        let around = Around { used: asked.clone(), set_before };
+        let (mut shortcuts, mut rest) = Taken::beside(&directives, place, rewrites(place, to), around);
         // The path that headers see is that of the client only where nothing rewrites it.
         let keeps_path = place == SnippetContext::Location && to.text("rewrite-target").is_none();
         shortcuts.variables.retain(|it| keeps_path || !worlds::follow_path(&it.cases));
@@ -281,7 +300,12 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     }
     let needs_snippets = taken.needs_snippets() || !taken.variables.is_empty();
     let variables = std::mem::take(&mut taken.variables);
-    let variables = (!variables.is_empty()).then_some(SnippetVariables { variables });
+    if place == SnippetContext::Server && to.text("configuration-snippet").is_none() {
+        // Whichever server-snippet the host has.
+        let own = variables.iter().filter(|it| asked.contains(&it.name)).cloned();
+        to.location.variables = some(own.collect());
+    }
+    let variables = some(variables);
     match place {
         SnippetContext::Location => to.location.shortcuts = taken.put(),
         SnippetContext::Server => to.host.shortcuts = taken.put(),

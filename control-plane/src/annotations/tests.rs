@@ -359,8 +359,10 @@ fn the_rest_is_reported() {
         let pairs: Vec<_> = headers.iter().map(|it| (it.name.as_str(), it.value.as_str())).collect();
         assert_eq!((pairs, parsed.serving.denied), (vec![("l5d-dst-override", "x")], None), "{protocol}");
     }
-    for text in ["grpc_set_header Host other.test;", "grpc_pass grpc://other:80;", "grpc_set_header X-A $a;"]
-    {
+    let of_host =
+        [("backend-protocol", "GRPC"), ("configuration-snippet", "grpc_set_header Host other.test;")];
+    assert_eq!(all(&of_host).serving.vhost, "other.test");
+    for text in ["grpc_pass grpc://other:80;", "grpc_set_header X-A $a;"] {
         assert!(denies(&all(&[("backend-protocol", "GRPC"), ("configuration-snippet", text)])), "{text}");
     }
     let kept = "auth_request_set $error $upstream_http_x_error;";

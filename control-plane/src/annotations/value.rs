@@ -261,8 +261,13 @@ fn template(text: String) -> Option<String> {
 /// The first variable of a text that has no value here, such as one that a snippet or a map of an `http-snippet` sets, or a
 /// group of a path's pattern.
 pub fn unset(text: &str) -> Option<String> {
+    unset_but(text, |_| false)
+}
+
+/// The same, where some have a value.
+pub fn unset_but(text: &str, is_set: impl Fn(&str) -> bool) -> Option<String> {
     Template::parse(text).variables().find_map(|variable| match variable {
-        Variable::Named(name) if **name == *"subdomain" => None,
+        Variable::Named(name) if **name == *"subdomain" || is_set(name) => None,
         Variable::Named(name) => Some(format!("${name}")),
         Variable::Capture(number) => Some(format!("${number}")),
         _ => None,

@@ -31,6 +31,10 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
             external.answers = external.answers.take().and_then(refusals);
         }
     }
+    let vhost = &claim.parsed.serving.vhost;
+    if claim.fleet.allows_snippets && !vhost.is_empty() {
+        policy.upstream_vhost = Some(vhost.clone());
+    }
     let tls_name = &claim.parsed.serving.tls_name;
     if let Some(tls) =
         policy.backend_tls.as_mut().filter(|_| claim.fleet.allows_snippets && !tls_name.is_empty())

@@ -27,6 +27,7 @@ mod review;
 mod routing;
 mod sizes;
 mod snippet_lists;
+mod snippet_variables;
 mod snippets;
 mod streams;
 mod ticket_keys;

@@ -5,6 +5,8 @@ use shared::policy::{
     ShortcutTest, SnippetValue, SnippetVariable, SnippetVariables,
 };
 
+use shared::resource::{Backend, Host, PathType, Resource, Route};
+
 use super::harness::*;
 
 fn case(tests: &[(&str, ShortcutComparison, &str)], value: &str, groups_of: Option<u32>) -> SnippetValue {
@@ -74,5 +76,29 @@ fn headers_have_the_value_that_was_set_for_the_request() {
         assert_eq!(answer.all("x-tenant"), expected_all, "{path} {from}");
         assert_eq!(answer.all("x-by"), ["GET"]);
         assert_eq!(origin.seen()[number].all("x-tenant"), [format!("<{expected}>")], "{path} {from}");
+    }
+}
+
+/// The name of a group of a snippet, and of the one that ingress-nginx has for the star of a host.
+#[test]
+fn a_snippet_may_set_what_stands_for_the_star_of_the_host() {
+    let origin = Origin::says("here");
+    let set = vec![case(&[("$arg_x", ShortcutComparison::Finds, "^(.)")], "$1", Some(0))];
+    let policy = LocationPolicy {
+        variables: variables(&[("subdomain", set)]),
+        upstream_vhost: Some("$subdomain.inner".into()),
+        ..LocationPolicy::default()
+    };
+    let mut proxy = Proxy::start();
+    proxy.config(vec![("*.a.test", Resource::Host(Host::default()))]);
+    let route = Route { paths: vec![to("/", PathType::Prefix, "x")], policy, ..Route::default() };
+    proxy.config(vec![("ingress/ns/i/*.a.test", Resource::Route(route))]);
+    proxy.service("x", Backend::default());
+    proxy.endpoints("x", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    for (number, (query, expected)) in [("", "b.inner"), ("?x=yz", "y.inner")].into_iter().enumerate() {
+        let answer = client.ask(&format!("GET /{query} HTTP/1.1\r\nHost: b.a.test\r\n\r\n"));
+        assert_eq!(answer.status, 200, "{query}");
+        assert_eq!(origin.seen()[number].all("host"), [expected], "{query}");
     }
 }

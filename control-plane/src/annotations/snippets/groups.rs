@@ -115,6 +115,12 @@ fn sets(condition: &Condition<'_>, asked: &BTreeSet<String>, room: &mut Allowanc
     names.into_iter().filter_map(set).collect()
 }
 
+/// What a condition may name, in lower case.
+pub(super) fn names_of(condition: &Condition<'_>) -> Vec<String> {
+    let names = if condition.finds() { names(condition.value) } else { Vec::new() };
+    names.into_iter().map(str::to_ascii_lowercase).collect()
+}
+
 /// What may be names of groups; the pattern knows.
 fn names(pattern: &str) -> Vec<&str> {
     let behind = SIGNS.iter().flat_map(|sign| pattern.split(sign).skip(1));

@@ -21,6 +21,7 @@ use super::tokens::{Directive, switch};
 use super::variables;
 use super::{expires, hints};
 use crate::annotations::draft::Draft;
+use crate::annotations::value::PATTERN_WITH_VARIABLES;
 
 /// The context of a snippet, as nginx calls it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +59,10 @@ pub(super) const CHANGES_ANSWERS: [&str; 4] =
 pub(super) struct Headers {
     pub(super) answers: Vec<HeaderChange>,
     pub(super) requests: Vec<Header>,
+    /// The `Host` of requests.
+    host: Option<String>,
+    /// Whether it may be said: no annotation does.
+    takes_host: bool,
     /// The client's, which are changed before; what is set instead of one takes its place.
     changed: Vec<Header>,
     pub(super) hidden: Vec<String>,
@@ -86,7 +91,8 @@ impl Headers {
         let is_location = place == SnippetContext::Location;
         let has_groups = is_location && is_rewritten && !directives.iter().any(|it| it.name() == "rewrite");
         let has_user = is_location && to.text("auth-type").is_some_and(|it| it.trim() == "basic");
-        Self { has_groups, has_user, tells_within: true, ..Self::default() }
+        let takes_host = is_location && to.text("upstream-vhost").is_none();
+        Self { has_groups, has_user, takes_host, tells_within: true, ..Self::default() }
     }
 
     /// Values may have these variables.
@@ -186,9 +192,10 @@ impl Headers {
     /// Applies it to the policies. Returns whether anything takes effect.
     pub(super) fn put(mut self, place: SnippetContext, to: &mut Draft<'_>) -> bool {
         let requests = self.take_requests();
-        let Self { answers, hidden, told, told_within, .. } = self;
+        let Self { answers, host, hidden, told, told_within, .. } = self;
         let tells = !(told.is_empty() && told_within.is_empty());
-        let is_any = tells || !(answers.is_empty() && requests.is_empty() && hidden.is_empty());
+        let changes_requests = host.is_some() || !requests.is_empty();
+        let is_any = tells || changes_requests || !(answers.is_empty() && hidden.is_empty());
         let changes = (!answers.is_empty()).then_some(HeaderChangeList { changes: answers });
         let hidden = (!hidden.is_empty()).then_some(TextList { values: hidden });
         match place {
@@ -197,6 +204,7 @@ impl Headers {
                 to.location.hide_headers = hidden;
                 to.auth_told = told;
                 to.auth_told_within = told_within;
+                to.vhost = host.unwrap_or_default();
                 to.location.request_headers =
                     (!requests.is_empty()).then_some(HeaderList { headers: requests });
             }
@@ -267,13 +275,14 @@ impl Headers {
         };
         // These ask for the default behaviour: the client's host, and a WebSocket's upgrade.
         match (name.to_ascii_lowercase().as_str(), value.as_str()) {
-            ("host", "$host" | "$http_host" | "$best_http_host") | ("upgrade", "$http_upgrade") => {
+            ("host", "" | "$host" | "$http_host" | "$best_http_host") | ("upgrade", "$http_upgrade") => {
                 return true;
             }
             ("connection", value) => {
                 return ["upgrade", "$connection_upgrade", "$http_connection"]
                     .contains(&value.to_ascii_lowercase().as_str());
             }
+            ("host", value) => return self.set_host(value),
             _ => {}
         }
         let variable = value.strip_prefix('$').map(|it| it.trim_matches(['{', '}']).to_ascii_lowercase());
@@ -289,6 +298,16 @@ impl Headers {
             }
             None => self.request(name, value),
         }
+    }
+
+    /// `proxy_set_header Host VALUE`: nginx sends it beside the `Host` of ingress-nginx' own, here it takes its place.
+    fn set_host(&mut self, value: &str) -> bool {
+        let uses_groups = Template::parse(value).variables().any(|it| matches!(it, Variable::Capture(_)));
+        let is_host = !uses_groups && self.is_value(value, |_| false);
+        let host = (PATTERN_WITH_VARIABLES.read)(value).filter(|_| self.takes_host && is_host);
+        let is_fine = host.is_some() && self.host.is_none();
+        self.host = self.host.take().or(host);
+        is_fine
     }
 
     /// A header whose value is one of the authentication response between other text: `Bearer $token`.
@@ -336,6 +355,8 @@ impl Headers {
     fn is_value(&self, value: &str, knows: fn(&Value) -> bool) -> bool {
         let has_value = |variable: &Variable| match variable {
             Variable::Named(name) if self.variables.contains(&**name) => true,
+            // What matched the star of the host.
+            Variable::Named(name) if **name == *"subdomain" => true,
             Variable::Named(name) => Value::of(name).is_some_and(|value| knows(&value)),
             Variable::Capture(_) => self.has_groups,
             Variable::User => self.has_user,

@@ -4,11 +4,10 @@
 //! **Invariant:** a block is supported whole and exactly, or not at all: not with a directive that may matter to its
 //! response, a variable without a value, or a pattern that does not compile.
 
+mod around;
 mod block;
 mod condition;
 pub(super) mod ends;
-
-use std::collections::BTreeSet;
 
 use shared::pattern::Allowance;
 use shared::policy::{
@@ -21,6 +20,8 @@ use super::groups::{self, named};
 use super::headers::{CHANGES_ANSWERS, SnippetContext};
 use super::tokens::Directive;
 use super::worlds::{Outcome, World, Worlds, depends_on_path};
+pub(super) use around::Around;
+use around::Last;
 use block::{block, set_type};
 pub(super) use condition::Condition;
 use condition::{can_compare, finds};
@@ -56,6 +57,9 @@ pub(super) struct Taken {
     /// Paths of blocks without a response.
     pub(super) empty: Vec<String>,
     rewrites: Rewrites,
+    /// Where values change for the last time, and the directive that is looked at.
+    last: Last,
+    at: usize,
     /// Whether they answer in place of an authentication service.
     is_auth: bool,
     /// Whether they are of a host: nginx knows no headers in its `if` blocks.
@@ -89,29 +93,42 @@ impl Taken {
         place: SnippetContext,
         rewrites: Rewrites,
     ) -> (Self, Vec<Directive>) {
+        Self::beside(directives, place, rewrites, Around::default())
+    }
+
+    /// The same, where it is known what is around it.
+    pub(super) fn beside(
+        directives: &[Directive],
+        place: SnippetContext,
+        rewrites: Rewrites,
+        around: Around,
+    ) -> (Self, Vec<Directive>) {
         let is_auth = place == SnippetContext::Auth;
         let is_server = place == SnippetContext::Server;
         let mut taken = Self { rewrites, is_auth, is_server, ..Self::default() };
         let (mut rest, mut room) = (Vec::new(), Allowance::new(MOST_OF_PATTERNS));
         let spelled_out = groups::spelled_out(directives, &mut room);
         let directives = &spelled_out[..];
-        let mut worlds = Worlds::new(directives);
+        let Around { mut used, set_before } = around;
+        let mut worlds = Worlds::new(directives, set_before.as_ref());
         // nginx limits methods first: other methods have a configuration of their own, without what it rewrites.
         let (methods, others): (Vec<_>, Vec<_>) =
             nodes(directives).partition(|it| it.directive.name() == "limit_except");
-        for node in methods.into_iter().chain(others) {
+        let all: Vec<_> = methods.into_iter().chain(others).collect();
+        taken.last = Last::of(&all);
+        for (at, node) in all.iter().enumerate() {
+            taken.at = at;
             let before = taken.shortcuts.shortcuts.len();
             let is_unreachable = is_named(node.directive) && is_server;
-            if is_unreachable || !taken.take(&node, &worlds, &mut room) {
+            if is_unreachable || !taken.take(node, &worlds, &mut room) {
                 rest.push(node.directive.clone());
                 rest.extend_from_slice(if is_unreachable { &[] } else { node.inner });
             }
             let new = taken.shortcuts.shortcuts.get(before..).unwrap_or_default();
             new.iter().filter(|it| it.rewrite.is_some()).for_each(|it| worlds.rewrite(it.rewrite()));
-            worlds.follow(&node, &mut room);
+            worlds.follow(node, &mut room);
         }
         // Headers are set when all of these are done.
-        let mut used = BTreeSet::new();
         for it in rest.iter_mut().filter(|it| it.depth == 0 && SETS_HEADERS.contains(&it.name())) {
             *it = it.replaced(|text| Some(worlds.settled(text))).unwrap_or_else(|| it.clone());
             used.extend(it.arguments().iter().flat_map(|text| named(text)));
@@ -163,7 +180,7 @@ impl Taken {
             let is_concerned = worlds.concern(node.inner.iter().chain([node.directive]))
                 || node.inner.iter().any(|it| it.name() == "set");
             let found = match is_concerned {
-                true => answers(node, worlds, room),
+                true => answers(node, worlds, |name| self.last.is_behind(self.at, name), room),
                 false => answer(node, false, room).map(|it| vec![it]),
             };
             let found = found.filter(|it| it.iter().all(|it| self.may_take(it)));
@@ -364,7 +381,13 @@ const METHODS: [&str; 15] = [
 ];
 
 /// The responses of a directive, or of its block, that uses variables of the snippet: one for each world that gets it.
-fn answers(node: &Node<'_>, worlds: &Worlds, room: &mut Allowance) -> Option<Vec<Shortcut>> {
+/// `changes`: whether a variable may have another value behind it.
+fn answers(
+    node: &Node<'_>,
+    worlds: &Worlds,
+    changes: impl Fn(&str) -> bool,
+    room: &mut Allowance,
+) -> Option<Vec<Shortcut>> {
     let Node { directive, inner } = node;
     let mut all = Vec::new();
     for world in worlds.all() {
@@ -379,8 +402,9 @@ fn answers(node: &Node<'_>, worlds: &Worlds, room: &mut Allowance) -> Option<Vec
         let Branch { headers, sets, end } = branch;
         // Those before may be of another request's.
         let has_groups = tests[world.tests.len()..].iter().any(finds);
-        // The values that headers have in the end may be others, unless it ends here.
-        if end.is_none() && (!sets.is_empty() || worlds.concern(headers.iter().copied())) {
+        // Headers have the values of the end of the snippet, unless it ends here.
+        let mut texts = headers.iter().flat_map(|it| it.arguments());
+        if end.is_none() && texts.any(|text| named(text).iter().any(|name| changes(name))) {
             return None;
         }
         // Those of a test that was passed before are of no pattern of this one.

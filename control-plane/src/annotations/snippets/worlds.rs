@@ -54,6 +54,9 @@ enum Found {
     Groups(String, usize),
     /// What it was before the snippet: that of the host, or nothing.
     Before,
+    /// The same, where nothing around this snippet is known to set it: conditions see an empty text. A variable that is
+    /// set by the host of another Ingress has that value in headers.
+    Nothing,
 }
 
 /// Whether a condition holds in a world.
@@ -65,9 +68,20 @@ pub(super) enum Outcome {
 }
 
 impl Worlds {
-    pub(super) fn new(snippet: &[Directive]) -> Self {
+    /// `set_before`: what may be set around the snippet; `None`: anything.
+    pub(super) fn new(snippet: &[Directive], set_before: Option<&BTreeSet<String>>) -> Self {
         let late = snippet.iter().filter(|it| it.name() == "auth_request_set").filter_map(variables::target);
-        let first = World { tests: Vec::new(), values: BTreeMap::new(), found: BTreeMap::new() };
+        let own = snippet.iter().filter(|it| it.name() == "set" && variables::sets_its_own(it));
+        let own: BTreeSet<_> = own.filter_map(variables::target).take(MOST_VARIABLES).collect();
+        let found = |name: &String| match set_before {
+            Some(names) if !names.contains(name) => Found::Nothing,
+            _ => Found::Before,
+        };
+        let first = World {
+            tests: Vec::new(),
+            found: own.iter().map(|name| (name.clone(), found(name))).collect(),
+            values: own.into_iter().map(|name| (name, None)).collect(),
+        };
         let (left, all) = (shortcuts::MOST_BYTES, vec![first]);
         Self { all, late: late.collect(), some_have_left: false, some_are_rewritten: false, left }
     }
@@ -168,16 +182,6 @@ impl Worlds {
                 None => return self.forget(node.inner),
             }
         }
-        // One that was set in some of them only is in the others what it was before: nothing is decided by that.
-        let names: BTreeSet<_> = now.iter().flat_map(|world| world.values.keys().cloned()).collect();
-        for world in &mut now {
-            for name in names.iter().filter(|name| !self.all.iter().any(|it| it.values.contains_key(*name))) {
-                if !world.values.contains_key(name) {
-                    world.values.insert(name.clone(), None);
-                    world.found.insert(name.clone(), Found::Before);
-                }
-            }
-        }
         if now.len() > MOST {
             return self.forget(node.inner);
         }
@@ -273,7 +277,7 @@ impl World {
     /// What a variable is in this world, if it has a value of the snippet there; `None`: that is unknown.
     fn value(&self, name: &str) -> Option<Option<SnippetValue>> {
         let (value, groups_of) = match self.found.get(name) {
-            Some(Found::Before) => return Some(None),
+            Some(Found::Before | Found::Nothing) => return Some(None),
             Some(Found::Groups(text, of)) => (text.clone(), Some(u32::try_from(*of).ok()?)),
             None => (self.values.get(name)?.clone()?, None),
         };
@@ -291,7 +295,7 @@ impl World {
     pub(super) fn filled_by(&self, text: &str, groups: Option<usize>) -> Option<String> {
         let text = Template::replaced(text, |name| match self.found.get(name)? {
             Found::Groups(text, of) => Some(text.clone()).filter(|_| groups == Some(*of)),
-            Found::Before => None,
+            Found::Before | Found::Nothing => None,
         });
         self.filled(&text)
     }
@@ -306,7 +310,7 @@ impl World {
         let mut is_known = true;
         let filled = Template::replaced(text, |name| {
             let value = self.values.get(name)?;
-            is_known &= value.is_some();
+            is_known &= value.is_some() || self.found.get(name) == Some(&Found::Nothing);
             Some(value.clone().unwrap_or_default())
         });
         is_known.then_some(filled)

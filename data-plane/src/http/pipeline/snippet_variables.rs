@@ -11,16 +11,21 @@ use crate::table::policy::snippet_variables::Case;
 /// What a pattern found, and where.
 type Found = Option<(Groups, Vec<u8>)>;
 
-/// Appends the value of a variable of the location or its host. One that cannot be determined in time is empty.
-pub(super) fn append(exchange: &Exchange<'_>, name: &str, out: &mut Vec<u8>) {
+/// Appends the value of a variable of the location or its host. One that cannot be determined in time is empty. Returns
+/// whether a snippet sets it for this request.
+pub(super) fn append(exchange: &Exchange<'_>, name: &str, out: &mut Vec<u8>) -> bool {
     let variables = exchange.location().and_then(|it| it.policy.variables.as_deref());
     for case in variables.into_iter().flat_map(|it| it.cases(name)) {
         match applies(exchange, case) {
-            Ok(Some(found)) => return fill(exchange, case, &found, out),
+            Ok(Some(found)) => {
+                fill(exchange, case, &found, out);
+                return true;
+            }
             Ok(None) => {}
-            Err(Exhausted) => return,
+            Err(Exhausted) => return true,
         }
     }
+    false
 }
 
 /// What the test has found whose groups a case holds; `None`: some test does not hold.

@@ -87,12 +87,14 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
     // As it was sent: what backends are told in its place is no value of these.
     let field = |name| head.fields.asked(name).unwrap_or_default();
     match variable {
-        Variable::Named(name) if **name == *"subdomain" => {
-            out.extend_from_slice(
-                location.map_or("", |it| label(it.place.host(), head.host.name())).as_bytes(),
-            );
+        Variable::Named(name) => {
+            let is_set = snippet_variables::append(exchange, name, out);
+            // A snippet may set the one that the host has.
+            if !is_set && **name == *"subdomain" {
+                let label = location.map_or("", |it| label(it.place.host(), head.host.name()));
+                out.extend_from_slice(label.as_bytes());
+            }
         }
-        Variable::Named(name) => snippet_variables::append(exchange, name, out),
         Variable::Capture(_) => {}
         // Only an authenticated user: backends would take an unverified name for a verified one.
         Variable::User if exchange.has_password => {

@@ -267,7 +267,17 @@ fn an_if_of_a_location_has_headers_of_its_own() {
         ),
         ("if ($http_origin ~ (a|b)) { add_header A $1; }", (vec![], 2)),
         ("if ($arg_x) { add_header A b; access_log off; }", (vec![], 3)),
-        ("set $a b; if ($arg_x) { add_header A $a; }", (vec![], 2)),
+        ("set $a b; if ($arg_x) { add_header A $a; }", whole(&["$arg_x IsSet \"\", only - Add A: b"])),
+        (
+            "set $a ''; if ($http_origin ~ b) { set $a $http_origin; add_header A $a; }",
+            whole(&["$http_origin Finds \"b\", only - Add A: ${http_origin}"]),
+        ),
+        // It has the value that comes then.
+        ("set $a b; if ($arg_x) { add_header A $a; } set $a c;", (vec![], 2)),
+        (
+            "set $a b; if ($arg_x) { add_header A $a; } if ($arg_y) { rewrite ^/a /b last; }",
+            (whole(&["$arg_y IsSet \"\", ^/a -> Last /b"]).0, 2),
+        ),
         ("if ($arg_x) { set $args ''; return 403; }", (vec![], 2)),
         ("if ($arg_x) { return 403; return 404; }", (vec![], 3)),
     ] {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::annotations::snippets::headers::SnippetContext;
 use crate::annotations::snippets::restriction::restricts;
-use crate::annotations::snippets::shortcuts::{Rewrites, Taken};
+use crate::annotations::snippets::shortcuts::{Around, Rewrites, Taken};
 use crate::annotations::snippets::tokens;
 
 /// The values of `$http_a`, `$http_b` and, at first, `$uri`.
@@ -96,7 +96,20 @@ fn holds(subject: &str, comparison: ShortcutComparison, value: &str) -> bool {
 
 /// What the shortcuts of a snippet send, or `None` if it denies.
 fn sent(directives: &[Directive], request: Request) -> Option<Response> {
-    let (taken, rest) = Taken::of(directives, SnippetContext::Server, Rewrites::All);
+    sent_by(directives, request, Around::default())
+}
+
+/// The same of a snippet of which it is known that nothing is set before it.
+fn sent_first(directives: &[Directive], request: Request) -> Option<Response> {
+    sent_by(directives, request, first())
+}
+
+fn first() -> Around {
+    Around { set_before: Some(BTreeSet::new()), ..Around::default() }
+}
+
+fn sent_by(directives: &[Directive], request: Request, around: Around) -> Option<Response> {
+    let (taken, rest) = Taken::beside(directives, SnippetContext::Server, Rewrites::All, around);
     if restricts(&Ok(rest)).is_some() {
         return None;
     }
@@ -144,6 +157,24 @@ fn usual_flags_are_decided() {
         for request in requests() {
             let expected = Interpreter::of(request).run(&directives);
             assert_eq!(sent(&directives, request), Some(expected), "{text} {request:?}");
+        }
+    }
+}
+
+/// As in the recipe for several origins that is copied most, which begins with an `if`.
+#[test]
+fn what_nothing_has_set_is_empty() {
+    for text in [
+        "if ($http_a ~ x) { set $c true; } if ($http_b = 1) { set $c \"${c}options\"; } if ($c = trueoptions) { return 403; }",
+        "if ($http_a) { set $f 1; } if ($f != 1) { return 403; }",
+        "if ($f) { return 403; } if ($f = '') { set $f 1; } if ($f = 1) { return 404 $f; }",
+    ] {
+        let directives = tokens::directives(text).unwrap();
+        for request in requests() {
+            let expected = Interpreter::of(request).run(&directives);
+            assert_eq!(sent_first(&directives, request), Some(expected), "{text} {request:?}");
+            let around = Around { set_before: Some(["c".into(), "f".into()].into()), ..Around::default() };
+            assert_eq!(sent_by(&directives, request, around), None, "another snippet may set it: {text}");
         }
     }
 }
@@ -340,17 +371,21 @@ fn directive() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn decided_beforehand_is_as_decided_by_nginx(directives in prop::collection::vec(directive(), 1..9)) {
-        let text = format!("set $v 0; set $w ''; {}", directives.concat());
+    fn decided_beforehand_is_as_decided_by_nginx(
+        directives in prop::collection::vec(directive(), 1..9),
+        is_set in any::<bool>(),
+    ) {
+        let before = if is_set { "set $v 0; set $w ''; " } else { "" };
+        let text = format!("{before}{}", directives.concat());
         let directives = tokens::directives(&text).unwrap();
         let header = tokens::directives(&format!("{text} add_header X-A \"$v\";")).unwrap();
-        let (taken, rest) = Taken::of(&header, SnippetContext::Server, Rewrites::All);
+        let (taken, rest) = Taken::beside(&header, SnippetContext::Server, Rewrites::All, first());
         let header = &rest.last().unwrap().arguments()[1];
         for request in requests() {
             let mut interpreter = Interpreter::of(request);
             let expected = interpreter.run(&directives);
             let goes_on = expected.as_ref().is_none_or(|(status, _)| *status == 0);
-            if let Some(sent) = sent(&directives, request) {
+            if let Some(sent) = sent_first(&directives, request) {
                 prop_assert_eq!(sent, expected, "{} {:?}", text, request);
                 if goes_on && header != "$v" {
                     prop_assert_eq!(interpreter.filled(header), interpreter.filled("$v"), "{} {:?}", text, request);
