@@ -28,6 +28,13 @@ const FINISH: Duration = Duration::from_secs(1);
 static LOG: OnceLock<Lossy> = OnceLock::new();
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
+/// tracing may be built to speak to `log`, too, and then asks for each span whether that listens, unless its level is
+/// cut.
+const _: () = assert!(
+    cfg!(debug_assertions) || log::STATIC_MAX_LEVEL as usize <= log::LevelFilter::Debug as usize,
+    "`log` is cut in releases like tracing (Cargo.toml)"
+);
+
 /// What links to the manual of a library begin with, in its errors.
 const LINK: &str = ": https://docs.rs/";
 
