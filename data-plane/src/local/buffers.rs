@@ -2,6 +2,7 @@
 //! as nothing is unread or unwritten. An idle connection holds none.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 
 use bytes::BytesMut;
 
@@ -23,7 +24,8 @@ const LITTLE_ROOM: usize = 4 * 1024;
 /// The free lists.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    inputs: RefCell<Vec<BytesMut>>,
+    /// The one that was returned last is at the end.
+    inputs: RefCell<VecDeque<BytesMut>>,
     texts: RefCell<Vec<Vec<u8>>>,
 }
 
@@ -33,11 +35,22 @@ impl Buffers {
         Self::default()
     }
 
-    /// An empty buffer with [`ROOM`].
+    /// An empty buffer with [`ROOM`]: the one that was returned last, whose memory is in the processor's cache. If
+    /// something still refers to that, as does a piece of a response that HTTP/2 has yet to write, it is the one that was
+    /// returned first: what was in that has probably been written meanwhile.
     pub(crate) fn input(&self) -> BytesMut {
-        let mut buffer = self.inputs.borrow_mut().pop().unwrap_or_default();
-        // Reuses the old memory if nothing refers to it any more, else allocates.
-        buffer.reserve(ROOM);
+        let mut free = self.inputs.borrow_mut();
+        let Some(mut last) = free.pop_back() else { return BytesMut::with_capacity(ROOM) };
+        if last.try_reclaim(ROOM) {
+            return last;
+        }
+        let mut first = free.pop_front().unwrap_or_default();
+        let buffer = match first.try_reclaim(ROOM) {
+            true => std::mem::take(&mut first),
+            false => BytesMut::with_capacity(ROOM),
+        };
+        // Both may be in use for long, so others are tried next. Small ones are not enlarged.
+        free.extend([first, last].into_iter().filter(|it| it.capacity() > LITTLE_ROOM));
         buffer
     }
 
@@ -46,7 +59,7 @@ impl Buffers {
         buffer.clear();
         let mut free = self.inputs.borrow_mut();
         if free.len() < KEPT && buffer.capacity() > 0 && buffer.capacity() <= KEPT_ROOM {
-            free.push(buffer);
+            free.push_back(buffer);
         }
     }
 
@@ -77,6 +90,8 @@ impl Buffers {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -116,5 +131,34 @@ mod tests {
         let mut second = buffers.input();
         second.extend_from_slice(&[0; ROOM]);
         assert_eq!(&kept[..], b"kept");
+    }
+
+    /// Streams of HTTP/2 give their buffers back before what was read into them is written.
+    #[test]
+    fn buffers_that_are_referenced_for_a_while_go_round() {
+        let buffers = Buffers::new();
+        let round = || -> BTreeSet<_> {
+            let used = [(); 40].map(|()| {
+                let mut buffer = buffers.input();
+                let at = buffer.as_ptr();
+                buffer.extend_from_slice(b"a response");
+                let piece = buffer.split().freeze();
+                buffers.give_input(buffer);
+                (at, piece)
+            });
+            assert!(used.iter().all(|(_, piece)| piece == "a response"));
+            used.into_iter().map(|(at, _)| at).collect()
+        };
+        let first = round();
+        assert_eq!((first.len(), buffers.inputs.borrow().len()), (40, 40));
+        assert_eq!([round(), round()], [first.clone(), first]);
+        // One that somebody keeps for long is in nobody's way.
+        let mut kept = buffers.input();
+        kept.extend_from_slice(b"kept");
+        let _kept = kept.split();
+        buffers.give_input(kept);
+        let again = [(); 4].map(|()| round());
+        let all = again.into_iter().flatten().collect::<BTreeSet<_>>();
+        assert!(all.len() < 45, "{} for 160", all.len());
     }
 }
