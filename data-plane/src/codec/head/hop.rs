@@ -16,6 +16,20 @@ pub(crate) struct Options {
     pub(crate) keep_alive: bool,
 }
 
+impl Options {
+    /// Takes an option; returns whether it is one of these.
+    fn take(&mut self, option: &[u8]) -> bool {
+        if option.eq_ignore_ascii_case(b"close") {
+            self.close = true;
+        } else if option.eq_ignore_ascii_case(b"keep-alive") {
+            self.keep_alive = true;
+        } else {
+            return false;
+        }
+        true
+    }
+}
+
 /// Parses `Connection` and removes connection-specific fields: hop-by-hop fields, and those that it names.
 ///
 /// A field that the proxy or the backend relies on ([`Known::is_protected`]) cannot be removed this way: `Connection:
@@ -31,16 +45,14 @@ pub(crate) fn strip(fields: &mut Fields) -> Result<Options, HeadError> {
     let mut named: Vec<Bytes> = Vec::new();
     let mut count = 0;
     for value in fields.all(Known::Connection) {
-        for option in list(value) {
+        // Nearly always it is one of these alone.
+        let is_one = options.take(value);
+        for option in list(if is_one { b"" } else { value }) {
             count += 1;
             if count > MAX_OPTIONS {
                 return Err(HeadError::Field);
             }
-            if option.eq_ignore_ascii_case(b"close") {
-                options.close = true;
-            } else if option.eq_ignore_ascii_case(b"keep-alive") {
-                options.keep_alive = true;
-            } else if !Known::of(option).is_protected() {
+            if !options.take(option) && !Known::of(option).is_protected() {
                 named.push(Bytes::copy_from_slice(option));
             }
         }
@@ -92,6 +104,16 @@ fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_option_removes_no_field_that_the_proxy_relies_on() {
+        let mut fields = Fields::default();
+        fields.add(Known::Connection, "CDN-Loop, close, x-own");
+        fields.add(Known::CdnLoop, "entry");
+        fields.append("X-Own", "value");
+        assert_eq!(strip(&mut fields), Ok(Options { close: true, keep_alive: false }));
+        assert!(fields.has(Known::CdnLoop) && !fields.has("X-Own") && !fields.has(Known::Connection));
+    }
 
     #[test]
     fn http_is_asked_of_no_backend_in_any_spelling() {

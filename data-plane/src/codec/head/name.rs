@@ -51,6 +51,7 @@ known! {
     UserAgent = "User-Agent",
     Referer = "Referer",
     Forwarded = "Forwarded",
+    CdnLoop = "CDN-Loop",
     XForwardedFor = "X-Forwarded-For",
     XForwardedHost = "X-Forwarded-Host",
     XForwardedPort = "X-Forwarded-Port",
@@ -130,6 +131,16 @@ impl Known {
             Self::Other => 0,
             known => 1 << known as u8,
         }
+    }
+
+    /// The mask of some names.
+    pub(crate) const fn bits(names: &[Self]) -> u128 {
+        let (mut mask, mut at) = (0, 0);
+        while at < names.len() {
+            mask |= names[at].bit();
+            at += 1;
+        }
+        mask
     }
 
     /// The bits of all hop-by-hop names.

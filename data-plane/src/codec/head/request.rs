@@ -354,7 +354,7 @@ impl RequestHead {
             return;
         }
         let line = self.raw.end.max(self.origin.end);
-        self.fields.keep(line, ASKED_FOR.iter().fold(0, |mask, known| mask | known.bit()));
+        self.fields.keep(line, Known::bits(&ASKED_FOR));
         // These shared the memory of the head.
         self.host = Host::parse(Bytes::copy_from_slice(self.host.raw())).unwrap_or_else(|_| Host::none());
         self.upgrade = None;
@@ -384,7 +384,10 @@ const ONCE: [Known; 8] = [
 ];
 
 fn once(fields: &Fields) -> Result<(), HeadError> {
-    match ONCE.iter().any(|name| fields.all(*name).nth(1).is_some()) {
+    const ANY: u128 = Known::bits(&ONCE);
+    // Most requests have none.
+    let is_repeated = |name: &Known| fields.all(*name).nth(1).is_some();
+    match fields.may_have_any(ANY) && ONCE.iter().any(is_repeated) {
         true => Err(HeadError::Repeated),
         false => Ok(()),
     }

@@ -12,6 +12,7 @@ use super::claims::{self, Claims};
 use super::{Call, Exchange, HeaderScope, Step, forwarded, log, redirect, shortcuts, size};
 use crate::access_log::Format;
 use crate::codec::head::{Known, RequestHead};
+use crate::codec::host::Host;
 use crate::codec::path::{self, Normalised, Verdict};
 use crate::http::reply::Reply;
 use crate::metrics::RequestLabels;
@@ -99,7 +100,6 @@ fn look(table: &HostTable, exchange: &mut Exchange<'_>, suspicious: bool) -> Loo
     }
     let found = rewrites::follow(table, exchange, found, of_host.map(|it| &**it));
     let (call, head) = (exchange.call, &*exchange.head);
-    let name = head.host.name();
     let is_unclaimed = found.is_unclaimed();
     Look {
         passes,
@@ -108,11 +108,23 @@ fn look(table: &HostTable, exchange: &mut Exchange<'_>, suspicious: bool) -> Loo
         names: policy.forwarding.names,
         has_pages: has_pages(host),
         format: log::follow(&call.server.local, policy),
-        place: if is_unclaimed { table.host(name).map(|host| Arc::clone(host.place())) } else { None },
+        place: if is_unclaimed {
+            table.host(head.host.name()).map(|host| Arc::clone(host.place()))
+        } else {
+            None
+        },
         silent: is_unclaimed && !policy.log.takes(head.asked_target()),
-        by_alias: host.is_some_and(|it| it.names().is_some_and(|names| it.name() != name && names.has(name))),
+        by_alias: host.is_some_and(|it| is_alias(it, &head.host)),
         found,
     }
+}
+
+/// Whether a host was requested by another name than its own.
+fn is_alias(host: &HostEntry, asked: &Host) -> bool {
+    host.names().is_some_and(|names| {
+        let name = asked.name();
+        host.name() != name && names.has(name)
+    })
 }
 
 /// Stores what was looked up. Returns what decides how the request continues.

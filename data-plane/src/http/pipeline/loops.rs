@@ -14,10 +14,7 @@ use std::sync::OnceLock;
 use shared::tls::join::hex;
 use shared::tls::random;
 
-use crate::codec::head::Fields;
-
-/// The field.
-const FIELD: &str = "CDN-Loop";
+use crate::codec::head::{Fields, Known};
 
 /// What comes before the value of an entry.
 const NAME: &[u8] = b"firth;by=";
@@ -79,14 +76,14 @@ impl Came {
         let place = place(purpose, host);
         let [there, proof] = [place, proof(place)].map(u64::to_be_bytes);
         for _ in own(fields).count()..=self.times {
-            fields.append(FIELD, [NAME, hex(&[there, proof].concat()).as_bytes()].concat());
+            fields.add(Known::CdnLoop, [NAME, hex(&[there, proof].concat()).as_bytes()].concat());
         }
     }
 }
 
 /// The places in the entries of this process.
 fn own(fields: &Fields) -> impl Iterator<Item = u64> {
-    let entries = fields.all(FIELD).flat_map(|list| list.split(|byte| *byte == b','));
+    let entries = fields.all(Known::CdnLoop).flat_map(|list| list.split(|byte| *byte == b','));
     entries.filter_map(|entry| {
         let value = str::from_utf8(entry.trim_ascii().strip_prefix(NAME)?).ok()?;
         let number = |digits: Option<&str>| u64::from_str_radix(digits?, 16).ok();
@@ -128,7 +125,7 @@ mod tests {
 
     fn entry(purpose: Purpose, host: &[u8]) -> String {
         let fields = marked(&Fields::default(), purpose, host);
-        String::from_utf8(fields.joined(FIELD).unwrap().to_vec()).unwrap()
+        String::from_utf8(fields.joined(Known::CdnLoop).unwrap().to_vec()).unwrap()
     }
 
     #[test]
@@ -136,7 +133,7 @@ mod tests {
         let mut fields = Fields::default();
         let (one, other) = (entry(Purpose::Ask, HOST), entry(Purpose::Other, b"other.test:81"));
         for value in [format!("{one}, other.example; v=1"), format!("x ,\t{other} ")] {
-            fields.append(FIELD, value);
+            fields.add(Known::CdnLoop, value);
         }
         let fields = marked(&fields, Purpose::Ask, b"ONE.test");
         let came = Came::to(HOST, &fields);
@@ -169,8 +166,8 @@ mod tests {
         for times in 0..MOST {
             let came = Came::to(HOST, &fields);
             assert_eq!((came.times, came.is_over()), (times, false));
-            fields.remove(FIELD);
-            fields.append(FIELD, "x");
+            fields.remove(Known::CdnLoop);
+            fields.add(Known::CdnLoop, "x");
             came.mark(&mut fields, Purpose::Ask, HOST);
         }
         assert!(Came::to(HOST, &fields).is_over());
@@ -192,7 +189,7 @@ mod tests {
             forged,
             &format!("firth;by={place}{place}"),
         ] {
-            fields.append(FIELD, value.to_owned());
+            fields.add(Known::CdnLoop, value);
         }
         assert_eq!(Came::to(HOST, &fields), Came::default());
     }
