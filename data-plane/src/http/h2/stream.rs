@@ -45,7 +45,7 @@ pub(super) async fn serve(
     timer.bound(local.limits.request);
     let (parts, incoming) = request.into_parts();
     let limits = server.clients().head.unwrap_or(HeadLimits::REQUEST);
-    let stream = respond.stream_id().into();
+    let stream = u32::from(respond.stream_id());
     let fault = wire.fault(stream);
     let head = match fault {
         Some(Fault::Malformed) => Err(HeadError::Field),
@@ -63,7 +63,7 @@ pub(super) async fn serve(
         record.info.unrouted(server);
     }
     // Clients number their streams 1, 3, 5.
-    record.info.place = u32::from(respond.stream_id()).div_ceil(2);
+    record.info.place = stream.div_ceil(2);
     let reply = match error {
         Some(error) => {
             wire.forget(stream);
