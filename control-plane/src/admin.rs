@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::StatusCode;
-use shared::admin::{self, Page, Pages};
+use shared::admin::{self, Body, Page, Pages};
 use shared::clock;
 use tokio::sync::watch;
 
@@ -79,7 +79,7 @@ impl Pages for ControlPages {
                     *leads = hold.borrow().is_some_and(|until| until > clock::now());
                 }
                 let text = self.metrics.render(&head, &proxies, &problems, &self.start.source, &original);
-                Page::prometheus(admin::classic(&text))
+                Page::prometheus(Body::Whole(admin::classic(&text).into()))
             }
             "/readyz" => match self.not_ready() {
                 Some(problem) => Page::health(Some(problem)),

@@ -10,7 +10,7 @@ use http::StatusCode;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use shared::admin::{self, Page, Pages};
+use shared::admin::{self, Body, Page, Pages};
 use shared::clock;
 use shared::drain::{Phase, Watcher};
 use tokio::sync::watch;
@@ -102,7 +102,7 @@ impl ProxyPages {
         let constant = self.labels.text(&rules.class);
         process::append(&self.metrics, &constant, &mut page);
         controller::append(&table, &self.view.borrow(), (&constant, &rules.class), &mut page);
-        Page::prometheus(page)
+        Page::prometheus(Body::Whole(page.into()))
     }
 }
 
@@ -235,7 +235,7 @@ mod tests {
         });
         let page = pages.page("/readyz", None).unwrap();
         let body = "the control plane has not sent everything yet: no certificate for proxy a of group b: refused: c\n";
-        assert_eq!(page.body, body);
+        assert_eq!(page.body.into_bytes(), body);
         view.send_modify(|view| view.complete = true);
         assert_eq!(status(&pages, "/readyz"), Some(200));
         drain.run(std::time::Duration::ZERO, std::time::Duration::ZERO, || false).await;

@@ -1,12 +1,14 @@
 //! Health and metrics pages over HTTP: the same few pages in every process, as a plain function from request to
 //! response.
 
+mod body;
 mod serve;
 mod text;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
 
+pub use body::{Body, Pieces};
 pub use serve::{Bound, Limits, Listener, Local, serve, serve_within};
 pub use text::classic;
 
@@ -21,31 +23,31 @@ pub trait Pages: Send + Sync + 'static {
 }
 
 /// A response.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub struct Page {
     /// Status code.
     pub status: StatusCode,
     /// Value of Content-Type.
     pub content_type: &'static str,
     /// The body.
-    pub body: Bytes,
+    pub body: Body,
 }
 
 impl Page {
     /// Plain text.
     pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Self {
-        Self { status, content_type: "text/plain; charset=utf-8", body: body.into() }
+        Self { status, content_type: "text/plain; charset=utf-8", body: Body::Whole(body.into()) }
     }
 
     /// JSON.
     pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Self {
-        Self { status, content_type: "application/json", body: body.into() }
+        Self { status, content_type: "application/json", body: Body::Whole(body.into()) }
     }
 
     /// Prometheus' text format.
-    pub fn prometheus(body: impl Into<Bytes>) -> Self {
+    pub fn prometheus(body: Body) -> Self {
         let content_type = "text/plain; version=0.0.4; charset=utf-8";
-        Self { status: StatusCode::OK, content_type, body: body.into() }
+        Self { status: StatusCode::OK, content_type, body }
     }
 
     /// 200 `ok`, or 503 with the problem.
@@ -87,16 +89,14 @@ mod tests {
         assert_eq!(status(Method::GET, "/two"), StatusCode::NOT_FOUND);
         assert_eq!(status(Method::POST, "/one"), StatusCode::METHOD_NOT_ALLOWED);
         let posted = respond(&One, &Method::POST, "/one", None);
-        assert_eq!(posted.body, "only GET and HEAD: these pages change nothing\n");
+        assert_eq!(posted.body.into_bytes(), "only GET and HEAD: these pages change nothing\n");
     }
 
     #[test]
     fn health_is_ok_or_says_what_is_missing() {
         assert_eq!(Page::health(None).status, StatusCode::OK);
         let ill = Page::health(Some("no list of Ingresses yet".to_owned()));
-        assert_eq!(
-            (ill.status, &*ill.body),
-            (StatusCode::SERVICE_UNAVAILABLE, &b"no list of Ingresses yet\n"[..])
-        );
+        assert_eq!(ill.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(ill.body.into_bytes(), "no list of Ingresses yet\n");
     }
 }

@@ -40,7 +40,7 @@ fn pages(registrar: Option<Registrar>) -> ControlPages {
 
 fn asked(pages: &ControlPages) -> (StatusCode, String) {
     let page = pages.page("/readyz", None).unwrap();
-    (page.status, String::from_utf8(page.body.to_vec()).unwrap())
+    (page.status, String::from_utf8(page.body.into_bytes().to_vec()).unwrap())
 }
 
 fn keeper(dir: &std::path::Path) -> (Keeper, ControlPages) {
@@ -59,7 +59,7 @@ fn without_encryption_what_is_offered_is_all_that_counts() {
 fn metrics_are_in_the_format_that_every_scraper_reads() {
     let page = pages(None).page("/metrics", None).unwrap();
     assert!(page.content_type.starts_with("text/plain; version=0.0.4"), "{}", page.content_type);
-    let text = String::from_utf8(page.body.to_vec()).unwrap();
+    let text = String::from_utf8(page.body.into_bytes().to_vec()).unwrap();
     assert!(
         text.contains("# TYPE firth_control_commits_total counter\nfirth_control_commits_total 0\n"),
         "{text}"
@@ -74,7 +74,8 @@ fn who_may_not_read_any_more_is_ready_and_says_so() {
     pages.start.source.note_forbidden(forbidden.clone());
     let said = "ok\nnot read any more, and kept as it was: secrets is forbidden\n";
     assert_eq!(asked(&pages), (StatusCode::OK, said.to_owned()));
-    let metrics = || String::from_utf8(pages.page("/metrics", None).unwrap().body.to_vec()).unwrap();
+    let metrics =
+        || String::from_utf8(pages.page("/metrics", None).unwrap().body.into_bytes().to_vec()).unwrap();
     assert!(metrics().contains("firth_control_source_forbidden{kind=\"Secret\"} 1\n"));
     pages.start.source.note_allowed(&forbidden);
     assert_eq!(asked(&pages).1, "ok\n");
@@ -84,7 +85,7 @@ fn who_may_not_read_any_more_is_ready_and_says_so() {
 #[test]
 fn who_cannot_read_a_kind_is_ready_and_says_since_when() {
     let pages = pages(None);
-    let text = |path| String::from_utf8(pages.page(path, None).unwrap().body.to_vec()).unwrap();
+    let text = |path| String::from_utf8(pages.page(path, None).unwrap().body.into_bytes().to_vec()).unwrap();
     let series = "firth_control_source_failing_seconds{kind=\"Secret\"}";
     assert!(text("/metrics").contains(&format!("{series} 0.0\n")), "{}", text("/metrics"));
     let since = (clock::now().checked_sub(Duration::from_secs(35)).unwrap(), std::time::UNIX_EPOCH);
@@ -99,7 +100,7 @@ fn who_cannot_read_a_kind_is_ready_and_says_since_when() {
 #[test]
 fn who_does_not_hear_its_source_is_ready_and_says_since_when() {
     let pages = pages(None);
-    let text = |path| String::from_utf8(pages.page(path, None).unwrap().body.to_vec()).unwrap();
+    let text = |path| String::from_utf8(pages.page(path, None).unwrap().body.into_bytes().to_vec()).unwrap();
     assert!(text("/metrics").contains("firth_control_source_unheard_seconds 0.0\n"));
     let since = (clock::now().checked_sub(Duration::from_secs(35)).unwrap(), std::time::UNIX_EPOCH);
     pages.start.source.note_unheard(Some(Unheard { since, reason: "no answer for 5 s".into() }));
@@ -150,7 +151,7 @@ async fn who_shows_a_certificate_that_is_over_is_not_ready() {
 async fn the_ends_of_the_certificate_and_of_the_authority_are_told() {
     let told = |pages: &ControlPages| -> Vec<f64> {
         let page = pages.page("/metrics", None).unwrap();
-        let text = String::from_utf8(page.body.to_vec()).unwrap();
+        let text = String::from_utf8(page.body.into_bytes().to_vec()).unwrap();
         let value = |name: &str| {
             let name = format!("firth_control_{name}_until_timestamp_seconds ");
             text.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
@@ -172,7 +173,7 @@ fn the_page_has_both_families() {
     let pages = pages(None);
     pages.metrics.converged(&[Duration::from_millis(3)], 2);
     let page = pages.page("/metrics", None).unwrap();
-    let text = String::from_utf8(page.body.to_vec()).unwrap();
+    let text = String::from_utf8(page.body.into_bytes().to_vec()).unwrap();
     for line in [
         "firth_control_convergence_seconds_bucket{le=\"0.004\"} 1",
         "firth_control_convergence_given_up_total 2",

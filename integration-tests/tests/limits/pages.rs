@@ -26,9 +26,17 @@ pub(crate) const LISTENER: Listener = Listener {
             &["a_probe_waits_for_no_page", "a_page_that_is_not_taken_makes_room"],
         ),
         Row(
-            "response timeout, until the client has read it",
+            "piece of a proxy's metrics, which are as long as there are series",
+            &["admin::serve::maker::LENGTH"],
+            &[
+                "a_page_is_made_in_pieces_of_bounded_length",
+                "what_its_client_does_not_take_of_a_page_is_not_made",
+            ],
+        ),
+        Row(
+            "time that a response waits for its client, in total",
             &["admin::serve::page"],
-            &["a_page_that_is_not_taken_makes_room"],
+            &["a_page_that_is_not_taken_makes_room", "what_its_client_does_not_take_of_a_page_is_not_made"],
         ),
         Row(
             "lifetime of a connection",

@@ -6,6 +6,7 @@
 //! own: however many are requested, and however slowly they are read, the rest waits.
 
 mod gzip;
+mod maker;
 mod sent;
 
 use std::collections::VecDeque;
@@ -21,7 +22,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -58,7 +58,7 @@ pub struct Limits {
     pub head_bytes: usize,
     /// Pages that are made or sent at once, probes excluded.
     pub pages: usize,
-    /// Timeout of one of those, from its making until it was read.
+    /// Time that one of those waits for its client to read it, in total.
     pub page: Duration,
     /// Lifetime of a connection.
     pub life: Duration,
@@ -269,26 +269,25 @@ impl Desk {
     async fn answer(&self, request: &Request<Incoming>, sending: &Sending) -> Response<Sent> {
         let uri = request.uri();
         if PROBES.contains(&uri.path()) {
-            return into_response(
-                respond(&*self.pages, request.method(), uri.path(), uri.query()),
-                Sent::all,
-            );
+            let Page { status, content_type, body } =
+                respond(&*self.pages, request.method(), uri.path(), uri.query());
+            return into_response((status, content_type), Sent::all(body.into_bytes()));
         }
         // Never closed.
         let place = Arc::clone(&self.places).acquire_owned().await.ok();
         let (pages, method, uri) = (Arc::clone(&self.pages), request.method().clone(), uri.clone());
         let may_compress = gzip::is_accepted(request.headers());
         let made = spawn_blocking(move || {
-            let mut page = respond(&*pages, &method, uri.path(), uri.query());
-            let coded = if may_compress { gzip::compress(&page.body) } else { None };
-            let is_coded = coded.is_some();
-            page.body = coded.map_or(page.body, Bytes::from);
-            (page, is_coded)
+            let Page { status, content_type, body } = respond(&*pages, &method, uri.path(), uri.query());
+            let (body, is_coded) = maker::begin(body, may_compress);
+            ((status, content_type), body, is_coded)
         });
-        let (page, is_coded) = made.await.unwrap_or_else(|_| {
-            (Page::text(StatusCode::INTERNAL_SERVER_ERROR, "it cannot be made\n"), false)
+        let (head, body, is_coded) = made.await.unwrap_or_else(|_| {
+            let Page { status, content_type, body } =
+                Page::text(StatusCode::INTERNAL_SERVER_ERROR, "it cannot be made\n");
+            ((status, content_type), (body.into_bytes(), None), false)
         });
-        let mut response = into_response(page, |body| Sent::in_pieces(body, place, sending));
+        let mut response = into_response(head, Sent::in_pieces(body, place, sending));
         if is_coded {
             let coding = HeaderValue::from_static("gzip");
             response.headers_mut().insert(header::CONTENT_ENCODING, coding);
@@ -325,10 +324,10 @@ async fn connection(limits: Limits, stream: Box<dyn Connection>, desk: Desk) {
     }
 }
 
-fn into_response(page: Page, sent: impl FnOnce(Bytes) -> Sent) -> Response<Sent> {
-    let mut response = Response::new(sent(page.body));
-    *response.status_mut() = page.status;
-    let content_type = HeaderValue::from_static(page.content_type);
+fn into_response((status, content_type): (StatusCode, &'static str), sent: Sent) -> Response<Sent> {
+    let mut response = Response::new(sent);
+    *response.status_mut() = status;
+    let content_type = HeaderValue::from_static(content_type);
     response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     response
 }

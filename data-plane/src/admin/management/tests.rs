@@ -10,7 +10,7 @@ use crate::table::world::{backend, certificate, entry, host, route, slice};
 
 fn records(writer: &Writer) -> BTreeMap<String, Value> {
     let page = page(&writer.tables().current(), "/configuration/backends", None);
-    let list: Vec<Value> = serde_json::from_slice(&page.body).unwrap();
+    let list: Vec<Value> = serde_json::from_slice(&page.body.into_bytes()).unwrap();
     let named = list.iter().map(|it| (it["name"].as_str().unwrap().to_owned(), it.clone()));
     let records: BTreeMap<_, _> = named.collect();
     assert!(list.iter().map(|it| it["name"].as_str().unwrap()).eq(records.keys()), "sorted");
@@ -206,7 +206,7 @@ fn no_key_is_shown() {
     let table = writer.tables().current();
     let page = |query| {
         let page = page(&table, "/configuration/certs", query);
-        (page.status.as_u16(), String::from_utf8(page.body.to_vec()).unwrap())
+        (page.status.as_u16(), String::from_utf8(page.body.into_bytes().to_vec()).unwrap())
     };
     let (status, pem) = page(Some("hostname=a.test"));
     assert_eq!(status, 200);
@@ -220,7 +220,7 @@ fn no_key_is_shown() {
 #[test]
 fn other_pages_are_not_found() {
     let table = Arc::new(HostTable::default());
-    let text = |path, query| String::from_utf8(page(&table, path, query).body.to_vec()).unwrap();
+    let text = |path, query| String::from_utf8(page(&table, path, query).body.into_bytes().to_vec()).unwrap();
     assert_eq!(text("/configuration/xyz", None), "Not found!");
     assert_eq!(text("/configuration/backends", Some("x=1")), "Not found!");
     assert_eq!(text("/configuration/servers", None), "Only POST requests are allowed!");

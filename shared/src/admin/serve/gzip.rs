@@ -1,7 +1,7 @@
 //! Compression of pages for clients that accept it, as Prometheus does: repeated labels make up most of a page of
 //! metrics.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -34,13 +34,42 @@ fn weight(parameter: &str) -> Option<f32> {
 
 /// A body in gzip, if it is long enough.
 pub(super) fn compress(body: &[u8]) -> Option<Vec<u8>> {
-    let write = |body| -> io::Result<Vec<u8>> {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(body)?;
-        encoder.finish()
-    };
-    // Writing to memory cannot fail.
-    (body.len() >= WORTHWHILE).then(|| write(body).ok()).flatten()
+    let mut encoder = Encoder::new();
+    (body.len() >= WORTHWHILE).then(|| {
+        encoder.push(body);
+        encoder.end();
+        encoder.take()
+    })
+}
+
+/// Compresses a body that comes in pieces.
+pub(super) struct Encoder(GzEncoder<Vec<u8>>);
+
+impl Encoder {
+    pub(super) fn new() -> Self {
+        Self(GzEncoder::new(Vec::new(), Compression::fast()))
+    }
+
+    /// Adds a piece.
+    pub(super) fn push(&mut self, piece: &[u8]) {
+        // Writing to memory cannot fail.
+        let _ = self.0.write_all(piece);
+    }
+
+    /// Adds the end of the stream: that was the last piece.
+    pub(super) fn end(&mut self) {
+        let _ = self.0.try_finish();
+    }
+
+    /// Bytes that are ready.
+    pub(super) fn len(&self) -> usize {
+        self.0.get_ref().len()
+    }
+
+    /// What is ready.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(self.0.get_mut())
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::*;
+use crate::admin::{Body, Pieces};
 
 struct One;
 
@@ -14,8 +15,35 @@ impl Pages for One {
         match path {
             "/one" => Some(Page::text(StatusCode::OK, query.unwrap_or("none").to_owned())),
             "/large" => Some(Page::text(StatusCode::OK, vec![b'x'; 16 << 20])),
+            "/lines" => {
+                let query = query.unwrap_or_default();
+                let (lines, end) = query.split_once(',').unwrap_or((query, ""));
+                let lines = Lines { left: lines.parse().unwrap(), breaks: end == "breaks" };
+                Some(Page::prometheus(Body::Pieces(Box::new(lines))))
+            }
             _ => None,
         }
+    }
+}
+
+/// Makes so many lines.
+struct Lines {
+    left: usize,
+    /// Whether the last one cannot be made.
+    breaks: bool,
+}
+
+/// Bytes of all [`Lines`] that were made.
+static MADE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+impl Pieces for Lines {
+    fn append(&mut self, out: &mut String) -> bool {
+        let before = out.len();
+        self.left -= 1;
+        assert!(self.left > 0 || !self.breaks, "it cannot be made");
+        out.push_str(&format!("line {:>10}\n", self.left));
+        MADE.fetch_add(out.len() - before, std::sync::atomic::Ordering::Relaxed);
+        self.left > 0
     }
 }
 
@@ -95,6 +123,75 @@ async fn a_client_that_accepts_gzip_gets_large_pages_compressed() {
             let (head, body) = get(path, accepted).await;
             assert_eq!((body.len(), head.contains("content-encoding")), (length, false), "{head}");
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_page_that_is_made_while_it_is_sent_arrives_whole_or_visibly_cut() {
+    with(Limits::default(), async |address| {
+        let get = async |lines: &str, more: &str| {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let request =
+                format!("GET /lines?{lines} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{more}\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer).await;
+            let head = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+            let body = answer.split_off(head);
+            (String::from_utf8(answer).unwrap(), body)
+        };
+        let (head, body) = get("10", "").await;
+        assert!(head.contains("content-length: 160\r\n") && body.len() == 160, "{head}");
+        let (head, body) = get("100000", "").await;
+        assert!(head.contains("transfer-encoding: chunked\r\n"), "{head}");
+        let whole = unchunked(&body).unwrap();
+        let expected: String = (0..100_000).rev().map(|left| format!("line {left:>10}\n")).collect();
+        assert_eq!(whole, expected.as_bytes());
+        let (head, body) = get("100000", "Accept-Encoding: gzip\r\n").await;
+        assert!(head.contains("transfer-encoding: chunked\r\n"), "{head}");
+        assert!(head.contains("content-encoding: gzip\r\n"), "{head}");
+        let mut page = Vec::new();
+        flate2::read::GzDecoder::new(&*unchunked(&body).unwrap()).read_to_end(&mut page).unwrap();
+        assert_eq!(page, whole);
+        let (head, body) = get("100000,breaks", "").await;
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        assert!(unchunked(&body).is_none(), "it has no end");
+    })
+    .await;
+}
+
+/// The content of a body in chunks, if it has an end.
+fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    loop {
+        let line = rest.windows(2).position(|end| end == b"\r\n")?;
+        let length = usize::from_str_radix(str::from_utf8(&rest[..line]).ok()?, 16).ok()?;
+        rest = &rest[line + 2..];
+        if length == 0 {
+            return (rest == b"\r\n").then_some(content);
+        }
+        content.extend_from_slice(rest.get(..length)?);
+        rest = rest.get(length + 2..)?;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_its_client_does_not_take_of_a_page_is_not_made() {
+    let limits = Limits { pages: 1, ..Limits::default() };
+    with(limits, async |address| {
+        let mut idler = TcpStream::connect(address).await.unwrap();
+        // More than 100 GB.
+        idler.write_all(b"GET /lines?9999999999 HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        idler.read_exact(&mut [0; 64]).await.unwrap();
+        let since = Instant::now();
+        let answer = ask(TcpStream::connect(address).await.unwrap(), ASK).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        let took = since.elapsed();
+        assert!(took >= limits.page / 2 && took <= limits.page, "{took:?}");
+        // What the kernel's buffers take, and the pages of other tests.
+        let made = MADE.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(made < 64 << 20, "{made}");
     })
     .await;
 }
