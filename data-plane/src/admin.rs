@@ -15,6 +15,8 @@ use shared::clock;
 use shared::drain::{Phase, Watcher};
 use tokio::sync::watch;
 
+use self::controller::Constant;
+use self::scrape::Scrape;
 use crate::metrics::{Labels, Metrics};
 use crate::subscribe::View;
 use crate::table::paths::Declared;
@@ -23,6 +25,7 @@ use crate::table::{Action, HostEntry, HostTable, Tables, Upstream};
 mod controller;
 mod management;
 mod process;
+mod scrape;
 
 /// The data behind the pages.
 #[derive(Clone, Debug)]
@@ -95,14 +98,17 @@ impl ProxyPages {
         if let Err(error) = encode(&mut families, &self.registry) {
             return Page::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"));
         }
-        let mut page = admin::classic(&families);
         let table = self.tables.current();
         let rules = table.policy().counting.clone().unwrap_or_default();
-        self.metrics.requests(&rules, &self.labels, &mut page);
-        let constant = self.labels.text(&rules.class);
-        process::append(&self.metrics, &constant, &mut page);
-        controller::append(&table, &self.view.borrow(), (&constant, &rules.class), &mut page);
-        Page::prometheus(Body::Whole(page.into()))
+        let text: Arc<str> = self.labels.text(&rules.class).into();
+        let constant = Constant { text: Arc::clone(&text), class: (*rules.class).into() };
+        let (metrics, labels, of_process) = (self.metrics.clone(), self.labels.clone(), self.metrics.clone());
+        let scrape = Scrape::default()
+            .with_text(move |out| out.push_str(&admin::classic(&families)))
+            .with(move || metrics.requests(&rules, &labels))
+            .with_text(move |out| process::append(&of_process, &text, out));
+        let scrape = controller::add(scrape, &table, &self.view.borrow(), &constant);
+        Page::prometheus(Body::Pieces(Box::new(scrape)))
     }
 }
 

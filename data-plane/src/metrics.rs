@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 
 pub use crate::codec::error::Kind;
 
-pub use page::{Labels, head, label};
+pub use page::{Labels, RequestPage, head, label};
 pub use request_labels::{NO_HOST, RequestLabels};
 pub use requests::{Request, Requests, SETS};
 pub use rules::{FAMILIES, PREFIX, Rules, RulesConfig};

@@ -3,25 +3,47 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use shared::telemetry::VERSION;
 use x509_parser::oid_registry::OID_X509_SERIALNUMBER;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use super::scrape::{Sample, Scrape};
 use crate::metrics::{PREFIX, head, label};
 use crate::subscribe::View;
-use crate::table::{Action, HostTable};
+use crate::table::{Action, HostEntry, HostTable};
 
-/// Appends all of these metrics.
-pub(super) fn append(table: &HostTable, view: &View, (constant, class): (&str, &str), out: &mut String) {
-    let mut build = constant.to_owned();
+/// Adds all of these metrics.
+pub(super) fn add(scrape: Scrape, table: &Arc<HostTable>, view: &View, labels: &Constant) -> Scrape {
+    let plain = plain(table, view, labels);
+    let scrape = scrape.with_text(move |out| out.push_str(&plain));
+    orphans(certificates(scrape, table, labels), table, labels)
+}
+
+/// Labels of all series, formatted, and the class that is among them.
+#[derive(Clone)]
+pub(super) struct Constant {
+    pub(super) text: Arc<str>,
+    pub(super) class: Arc<str>,
+}
+
+/// The build, and how the configuration was applied.
+fn plain(table: &HostTable, view: &View, labels: &Constant) -> String {
+    let mut build = labels.text.to_string();
     label(&mut build, "build", VERSION);
     label(&mut build, "release", VERSION);
     label(&mut build, "repository", env!("CARGO_PKG_REPOSITORY"));
-    one(out, "build_info", "gauge", "This build", &[(build, 1.0)]);
+    let mut out = String::new();
+    let mut one = |name: &str, kind, help, labels: &str, value: f64| {
+        head(&mut out, name, kind, help);
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "{PREFIX}{name}{{{labels}}} {value}");
+    };
+    one("build_info", "gauge", "This build", &build, 1.0);
     // 48 bits of the version, which an `f64` represents exactly.
     let hash = view.config.root.0.iter().take(6).fold(0.0, |hash, byte| hash * 256.0 + f64::from(*byte));
-    let mut plain = |name, kind, help, value| one(out, name, kind, help, &[(constant.to_owned(), value)]);
+    let mut plain = |name, kind, help, value| one(name, kind, help, &labels.text, value);
     plain("config_hash", "gauge", "Version of the configuration, as a number", hash);
     let is_whole = f64::from(view.complete && view.refused == 0);
     plain("config_last_reload_successful", "gauge", "Whether all of the configuration is served", is_whole);
@@ -29,40 +51,57 @@ pub(super) fn append(table: &HostTable, view: &View, (constant, class): (&str, &
     plain("config_last_reload_successful_timestamp_seconds", "gauge", "When it was put in place", at);
     plain("success", "counter", "Configurations that were put in place", table.generation() as f64);
     plain("errors", "counter", "Configurations that could not be", 0.0);
-    certificates(table, constant, class, out);
-    orphans(table, constant, out);
+    out
+}
+
+/// The hosts, by name.
+fn hosts(table: &HostTable) -> Vec<Arc<HostEntry>> {
+    let mut hosts: Vec<_> = table.iter().cloned().collect();
+    hosts.sort_unstable_by(|a, b| a.name().cmp(b.name()));
+    hosts
 }
 
 /// Expiry and identity of the hosts' certificates. Nothing about their keys.
-fn certificates(table: &HostTable, constant: &str, class: &str, out: &mut String) {
-    let (mut ends, mut infos) = (Vec::new(), Vec::new());
-    for host in table.iter() {
-        let Some((secret, certificate)) = host.shown() else { continue };
-        let certificate = certificate.shown();
-        let Some(leaf) = certificate.cert.first() else { continue };
-        let Ok((_, leaf)) = X509Certificate::from_der(leaf) else { continue };
-        let (namespace, name) = secret.split_once('/').unwrap_or_default();
-        let serial = leaf.tbs_certificate.serial.to_string();
-        let mut text = constant.to_owned();
-        label(&mut text, "class", class);
-        label(&mut text, "host", host.name());
-        label(&mut text, "identifier", &identifier(&leaf));
-        label(&mut text, "namespace", namespace);
-        label(&mut text, "secret_name", name);
-        ends.push((text.clone(), leaf.validity().not_after.timestamp() as f64));
-        let issuer = leaf.issuer();
-        let organization = issuer.iter_organization().next().and_then(|it| it.as_str().ok());
-        let common_name = issuer.iter_common_name().next().and_then(|it| it.as_str().ok());
-        label(&mut text, "issuer_common_name", common_name.unwrap_or_default());
-        label(&mut text, "issuer_organization", organization.unwrap_or_default());
-        label(&mut text, "public_key_algorithm", algorithm(&leaf));
-        label(&mut text, "serial_number", &serial);
-        infos.push((text, 1.0));
-    }
-    ends.sort_by(|a, b| a.0.cmp(&b.0));
-    infos.sort_by(|a, b| a.0.cmp(&b.0));
-    one(out, "ssl_expire_time_seconds", "gauge", "When the certificate of a host ends, since 1970", &ends);
-    one(out, "ssl_certificate_info", "gauge", "The certificate of a host", &infos);
+fn certificates(scrape: Scrape, table: &Arc<HostTable>, labels: &Constant) -> Scrape {
+    let (of, ends_of) = (Arc::clone(table), Arc::clone(table));
+    let (labels, ends_labels) = (labels.clone(), labels.clone());
+    let ends = ("ssl_expire_time_seconds", "gauge", "When the certificate of a host ends, since 1970");
+    let infos = ("ssl_certificate_info", "gauge", "The certificate of a host");
+    let end = |text: String, leaf: &X509Certificate<'_>| (text, leaf.validity().not_after.timestamp() as f64);
+    scrape
+        .with_samples(ends, move || hosts(&ends_of), move |host| certificate(&host, &ends_labels, end))
+        .with_samples(infos, move || hosts(&of), move |host| certificate(&host, &labels, info))
+}
+
+/// The sample of a host's certificate, if it has one.
+fn certificate(
+    host: &HostEntry,
+    labels: &Constant,
+    sample: impl FnOnce(String, &X509Certificate<'_>) -> Sample,
+) -> Option<Sample> {
+    let (secret, certificate) = host.shown()?;
+    let certificate = certificate.shown();
+    let (_, leaf) = X509Certificate::from_der(certificate.cert.first()?).ok()?;
+    let (namespace, name) = secret.split_once('/').unwrap_or_default();
+    let mut text = labels.text.to_string();
+    label(&mut text, "class", &labels.class);
+    label(&mut text, "host", host.name());
+    label(&mut text, "identifier", &identifier(&leaf));
+    label(&mut text, "namespace", namespace);
+    label(&mut text, "secret_name", name);
+    Some(sample(text, &leaf))
+}
+
+/// Adds labels about its issuer and its key.
+fn info(mut text: String, leaf: &X509Certificate<'_>) -> Sample {
+    let issuer = leaf.issuer();
+    let organization = issuer.iter_organization().next().and_then(|it| it.as_str().ok());
+    let common_name = issuer.iter_common_name().next().and_then(|it| it.as_str().ok());
+    label(&mut text, "issuer_common_name", common_name.unwrap_or_default());
+    label(&mut text, "issuer_organization", organization.unwrap_or_default());
+    label(&mut text, "public_key_algorithm", algorithm(leaf));
+    label(&mut text, "serial_number", &leaf.tbs_certificate.serial.to_string());
+    (text, 1.0)
 }
 
 /// As in ingress-nginx: the `serialNumber` in the issuer's name, which few have, and the certificate's own.
@@ -90,7 +129,28 @@ struct Lacks {
 
 /// Ingresses with a Service that has no endpoints or does not exist: a missing one is not also reported as having no
 /// endpoints.
-fn orphans(table: &HostTable, constant: &str, out: &mut String) {
+fn orphans(scrape: Scrape, table: &Arc<HostTable>, labels: &Constant) -> Scrape {
+    let (table, constant) = (Arc::clone(table), Arc::clone(&labels.text));
+    let sample = move |owner: &str, kind: &str, lacks: bool| {
+        let (namespace, ingress) = owner.split_once('/').unwrap_or_default();
+        let mut text = constant.to_string();
+        label(&mut text, "ingress", ingress);
+        label(&mut text, "namespace", namespace);
+        label(&mut text, "type", kind);
+        (text, f64::from(lacks))
+    };
+    let help = "Whether a Service of an Ingress does not exist, or has no endpoints";
+    scrape.with_samples(
+        ("orphan_ingress", "gauge", help),
+        move || lacking(&table).into_iter().collect(),
+        move |(owner, lacks)| {
+            [sample(&owner, "no-endpoint", lacks.endpoints), sample(&owner, "no-service", lacks.service)]
+        },
+    )
+}
+
+/// What each Ingress lacks.
+fn lacking(table: &HostTable) -> BTreeMap<Box<str>, Lacks> {
     let mut orphans: BTreeMap<Box<str>, Lacks> = BTreeMap::new();
     for host in table.iter() {
         for declared in host.paths() {
@@ -109,33 +169,13 @@ fn orphans(table: &HostTable, constant: &str, out: &mut String) {
             lacks.endpoints |= endpoints;
         }
     }
-    let sample = |owner: &str, kind: &str, lacks: bool| {
-        let (namespace, ingress) = owner.split_once('/').unwrap_or_default();
-        let mut text = constant.to_owned();
-        label(&mut text, "ingress", ingress);
-        label(&mut text, "namespace", namespace);
-        label(&mut text, "type", kind);
-        (text, f64::from(lacks))
-    };
-    let samples = orphans.iter().flat_map(|(owner, lacks)| {
-        [sample(owner, "no-endpoint", lacks.endpoints), sample(owner, "no-service", lacks.service)]
-    });
-    let samples: Vec<_> = samples.collect();
-    let help = "Whether a Service of an Ingress does not exist, or has no endpoints";
-    one(out, "orphan_ingress", "gauge", help, &samples);
-}
-
-fn one(out: &mut String, name: &str, kind: &str, help: &str, samples: &[(String, f64)]) {
-    head(out, name, kind, help);
-    for (labels, value) in samples {
-        // Writing to a String cannot fail.
-        let _ = writeln!(out, "{PREFIX}{name}{{{labels}}} {value}");
-    }
+    orphans
 }
 
 #[cfg(test)]
 mod tests {
     use rcgen::{CertificateParams, DnType, KeyPair};
+    use shared::admin::Body;
     use shared::resource::{Backend, Resource};
 
     use super::*;
@@ -174,8 +214,10 @@ mod tests {
         ]);
         writer.apply_live(vec![slice("ns/fine-1", "ns/fine", &[1])], &[]);
         let lacking = |writer: &Writer| -> Vec<String> {
-            let mut page = String::new();
-            orphans(&writer.tables().current(), "", &mut page);
+            let labels = Constant { text: "".into(), class: "".into() };
+            let scrape = orphans(Scrape::default(), &writer.tables().current(), &labels);
+            let page = Body::Pieces(Box::new(scrape)).into_bytes();
+            let page = str::from_utf8(&page).unwrap();
             let samples = page.lines().filter(|line| line.ends_with(" 1"));
             let of = |line: &str, name: &str| {
                 let (_, rest) = line.split_once(&format!("{name}=\"")).unwrap();

@@ -1,7 +1,13 @@
 //! Request metrics as ingress-nginx exports them, in Prometheus' text format.
+//!
+//! **Invariant:** a scrape holds two words for each set, and makes its text while it is sent: the text is a hundred times
+//! as long as what it counts.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::fmt::Write;
+use std::sync::Arc;
+
+use shared::admin::Pieces;
 
 use super::requests::Set;
 use super::rules::{HISTOGRAMS, PREFIX, REQUESTS, Rules, Unit};
@@ -28,70 +34,155 @@ impl Labels {
 }
 
 impl Metrics {
-    /// Appends the request metrics according to these rules, for places that a table still refers to.
-    pub fn requests(&self, rules: &Rules, labels: &Labels, out: &mut String) {
-        let constant = labels.text(&rules.class);
-        let mut merged: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    /// The request metrics according to these rules, for places that a table still refers to.
+    pub fn requests(&self, rules: &Arc<Rules>, labels: &Labels) -> RequestPage {
+        let mut rows = Vec::new();
         for worker in &*self.workers {
             let published = worker.sets.load();
             // A worker that still uses other rules starts anew with its next request.
-            for set in published.sets.iter().filter(|_| *published.rules == *rules) {
+            for set in published.sets.iter().filter(|_| *published.rules == **rules) {
                 let Some(place) = set.place.upgrade() else { continue };
-                let numbers = merged
-                    .entry(series(&constant, rules, &place, set))
-                    .or_insert_with(|| vec![0; rules.len()]);
-                for (sum, number) in numbers.iter_mut().zip(&set.numbers) {
-                    *sum += number.value();
-                }
+                rows.push(Row { place, set: Arc::clone(set) });
             }
         }
-        if rules.counts_requests() {
-            head(out, REQUESTS, "counter", "Requests that were answered");
-            for (labels, numbers) in &merged {
-                // Writing to a String cannot fail.
-                let _ = writeln!(out, "{PREFIX}{REQUESTS}{{{labels}}} {}", numbers[0]);
-            }
-        }
-        for (which, bounds) in rules.histograms() {
-            let (name, help, unit) = HISTOGRAMS[which];
-            head(out, name, "histogram", help);
-            for (labels, numbers) in &merged {
-                let numbers = &numbers[bounds.at..bounds.at + bounds.shown.len() + 2];
-                let Some((sum, buckets)) = numbers.split_last() else { continue };
-                let mut count = 0;
-                if buckets.iter().all(|bucket| *bucket == 0) {
-                    continue;
-                }
-                for (place, bucket) in buckets.iter().enumerate() {
-                    count += bucket;
-                    let _ = match bounds.shown.get(place) {
-                        Some(le) => writeln!(out, "{PREFIX}{name}_bucket{{{labels},le=\"{le}\"}} {count}"),
-                        None => writeln!(out, "{PREFIX}{name}_bucket{{{labels},le=\"+Inf\"}} {count}"),
-                    };
-                }
-                let scale = if unit == Unit::Time { 1e6 } else { 1.0 };
-                let _ = writeln!(out, "{PREFIX}{name}_sum{{{labels}}} {}", *sum as f64 / scale);
-                let _ = writeln!(out, "{PREFIX}{name}_count{{{labels}}} {count}");
-            }
+        rows.sort_unstable_by(|a, b| a.labels(rules).cmp(&b.labels(rules)));
+        let counter = rules.counts_requests().then_some(Family::Requests);
+        let histograms = rules.histograms().map(|(which, _)| Family::Histogram(which));
+        RequestPage {
+            constant: labels.text(&rules.class),
+            rules: Arc::clone(rules),
+            rows,
+            families: counter.into_iter().chain(histograms).collect(),
+            next: 0,
+            series: String::new(),
+            numbers: Vec::new(),
         }
     }
 }
 
-fn series(constant: &str, rules: &Rules, place: &RequestLabels, set: &Set) -> String {
-    let mut text = String::with_capacity(constant.len() + 200);
-    text.push_str(constant);
-    label(&mut text, "canary", set.key.canary.as_deref().unwrap_or_default());
-    if rules.per_host {
-        label(&mut text, "host", place.host());
+/// The request metrics of one scrape: a series of a family at a time.
+#[derive(Debug)]
+pub struct RequestPage {
+    constant: String,
+    rules: Arc<Rules>,
+    /// By their labels, so that the sets of one series are neighbours.
+    rows: Vec<Row>,
+    /// Those that are not written to their end.
+    families: VecDeque<Family>,
+    /// The first row that the first of them does not have yet.
+    next: usize,
+    /// Labels and numbers of the current series.
+    series: String,
+    numbers: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Family {
+    Requests,
+    Histogram(usize),
+}
+
+/// A set of one worker.
+#[derive(Debug)]
+struct Row {
+    place: Arc<RequestLabels>,
+    set: Arc<Set>,
+}
+
+impl Row {
+    /// What distinguishes series, in the order of the labels.
+    fn labels(&self, rules: &Rules) -> impl Ord {
+        let (place, key) = (&self.place, &self.set.key);
+        let (namespace, ingress) = place.ingress();
+        (
+            (key.canary.as_deref().unwrap_or_default(), if rules.per_host { place.host() } else { "" }),
+            (ingress, key.method(), namespace),
+            (place.path(), place.service(), key.order()),
+        )
     }
-    let (namespace, ingress) = place.ingress();
-    label(&mut text, "ingress", ingress);
-    label(&mut text, "method", set.key.method());
-    label(&mut text, "namespace", namespace);
-    label(&mut text, "path", place.path());
-    label(&mut text, "service", place.service());
-    label(&mut text, "status", &set.key.status());
-    text
+
+    /// Writes them for a series.
+    fn write(&self, rules: &Rules, out: &mut String) {
+        let (place, key) = (&self.place, &self.set.key);
+        label(out, "canary", key.canary.as_deref().unwrap_or_default());
+        if rules.per_host {
+            label(out, "host", place.host());
+        }
+        let (namespace, ingress) = place.ingress();
+        label(out, "ingress", ingress);
+        label(out, "method", key.method());
+        label(out, "namespace", namespace);
+        label(out, "path", place.path());
+        label(out, "service", place.service());
+        label(out, "status", &key.status());
+    }
+}
+
+impl Pieces for RequestPage {
+    fn append(&mut self, out: &mut String) -> bool {
+        let Some(family) = self.families.front().copied() else { return false };
+        if self.next == 0 {
+            match family {
+                Family::Requests => head(out, REQUESTS, "counter", "Requests that were answered"),
+                Family::Histogram(which) => head(out, HISTOGRAMS[which].0, "histogram", HISTOGRAMS[which].1),
+            }
+        }
+        if let Some(rest) = self.rows.get(self.next..).filter(|rest| !rest.is_empty()) {
+            let rules = &*self.rules;
+            let is_same = |row: &&Row| row.labels(rules) == rest[0].labels(rules);
+            let sets = &rest[..rest.iter().take_while(is_same).count()];
+            self.series.clone_from(&self.constant);
+            rest[0].write(rules, &mut self.series);
+            match family {
+                Family::Requests => {
+                    let count: u64 = sets.iter().map(|row| row.set.numbers[0].value()).sum();
+                    // Writing to a String cannot fail.
+                    let _ = writeln!(out, "{PREFIX}{REQUESTS}{{{}}} {count}", self.series);
+                }
+                Family::Histogram(which) => {
+                    histogram(rules, which, sets, (&self.series, &mut self.numbers), out);
+                }
+            }
+            self.next += sets.len();
+        }
+        if self.next >= self.rows.len() {
+            self.families.pop_front();
+            self.next = 0;
+        }
+        !self.families.is_empty()
+    }
+}
+
+/// A series of a histogram, unless nothing was counted in it.
+fn histogram(
+    rules: &Rules,
+    which: usize,
+    sets: &[Row],
+    (labels, numbers): (&str, &mut Vec<u64>),
+    out: &mut String,
+) {
+    let Some(bounds) = rules.bounds(which) else { return };
+    let (name, _, unit) = HISTOGRAMS[which];
+    numbers.clear();
+    numbers.resize(bounds.shown.len() + 2, 0);
+    for row in sets {
+        for (sum, number) in numbers.iter_mut().zip(&row.set.numbers[bounds.at..]) {
+            *sum += number.value();
+        }
+    }
+    let Some((sum, buckets)) = numbers.split_last() else { return };
+    if buckets.iter().all(|bucket| *bucket == 0) {
+        return;
+    }
+    let mut count = 0;
+    for (place, bucket) in buckets.iter().enumerate() {
+        count += bucket;
+        let le = bounds.shown.get(place).map_or("+Inf", |le| le);
+        let _ = writeln!(out, "{PREFIX}{name}_bucket{{{labels},le=\"{le}\"}} {count}");
+    }
+    let scale = if unit == Unit::Time { 1e6 } else { 1.0 };
+    let _ = writeln!(out, "{PREFIX}{name}_sum{{{labels}}} {}", *sum as f64 / scale);
+    let _ = writeln!(out, "{PREFIX}{name}_count{{{labels}}} {count}");
 }
 
 /// Appends a label.

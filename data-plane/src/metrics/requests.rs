@@ -91,6 +91,12 @@ impl Key {
         if self.status < 10 { format!("{}xx", self.status) } else { self.status.to_string() }
     }
 
+    /// Statuses in the order of their labels: a class comes after those that belong to it.
+    pub(super) fn order(&self) -> u32 {
+        let status = u32::from(self.status);
+        if status < 10 { status * 200 + 199 } else { status * 2 }
+    }
+
     fn is(&self, method: u8, status: u16, canary: Option<&Arc<str>>) -> bool {
         self.status == status && self.method == method && self.canary.as_ref() == canary
     }

@@ -130,6 +130,11 @@ impl Rules {
         self.histograms.iter().enumerate().filter_map(|(place, bounds)| Some((place, bounds.as_ref()?)))
     }
 
+    /// The buckets of one of them, if it is exported.
+    pub(super) fn bounds(&self, which: usize) -> Option<&Bounds> {
+        self.histograms[which].as_ref()
+    }
+
     /// Length of a set.
     pub(super) fn len(&self) -> usize {
         self.len

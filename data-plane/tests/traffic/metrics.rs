@@ -1,9 +1,11 @@
 //! Request metrics as a scrape sees them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use data_plane::local::Limits;
 use data_plane::metrics::{Labels, Rules};
+use shared::admin::Body;
 use shared::delta::Removal;
 use shared::kind::{Kind, ResourceKey};
 use shared::policy::{HostPolicy, LocationPolicy, TextList};
@@ -13,8 +15,9 @@ use super::harness::*;
 
 /// Samples of a page, without the labels that all series have.
 fn samples(proxy: &Proxy) -> Vec<String> {
-    let mut page = String::new();
-    proxy.metrics.requests(&Rules::default(), &Labels::default(), &mut page);
+    let page = proxy.metrics.requests(&Arc::new(Rules::default()), &Labels::default());
+    let page = Body::Pieces(Box::new(page)).into_bytes();
+    let page = str::from_utf8(&page).unwrap();
     let constant = Labels::default().text("k8s.io/ingress-nginx") + ",";
     let lines = page.lines().filter_map(|line| line.strip_prefix("nginx_ingress_controller_"));
     lines.map(|line| line.replace(&constant, "")).collect()

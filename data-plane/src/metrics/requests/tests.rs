@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use shared::admin::Body;
 
 use super::super::{Labels, Metrics, NO_HOST, RulesConfig};
 use super::*;
@@ -14,9 +15,8 @@ fn request(method: &str, status: u16) -> Request<'_> {
 
 fn page(metrics: &Metrics, rules: &Rules) -> Vec<String> {
     let labels = Labels { namespace: "edge".into(), pod: "proxy-1".into() };
-    let mut page = String::new();
-    metrics.requests(rules, &labels, &mut page);
-    page.lines().map(str::to_owned).collect()
+    let page = Body::Pieces(Box::new(metrics.requests(&Arc::new(rules.clone()), &labels))).into_bytes();
+    str::from_utf8(&page).unwrap().lines().map(str::to_owned).collect()
 }
 
 /// Values of the counter by their labels, without those of the controller.
