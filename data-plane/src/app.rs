@@ -127,7 +127,8 @@ async fn start_knowing(args: Args, names: KnownNames, alone: bool) -> anyhow::Re
     let tables = Arc::clone(writer.tables());
     let (telling, shown) = mpsc::channel(SHOWN);
     let tls = Arc::new(tls::server_config(Arc::clone(&tables), Some(telling))?);
-    let metrics = Metrics::new(plan.workers);
+    // What clients may make it hold is half of the memory.
+    let metrics = Metrics::new(plan.workers).within(plan.budgets.bytes.limit().saturating_mul(2));
     let (drain, watcher) = Drain::new();
     let (stop, stopped) = watch::channel(false);
 

@@ -12,7 +12,7 @@ pub use crate::codec::error::Kind;
 
 pub use page::{Labels, RequestPage, head, label};
 pub use request_labels::{NO_HOST, RequestLabels};
-pub use requests::{Request, Requests, SETS};
+pub use requests::{Request, Requests};
 pub use rules::{FAMILIES, PREFIX, Rules, RulesConfig};
 
 mod collect;
@@ -118,8 +118,10 @@ pub struct WorkerMetrics {
     pub held_refused: Counter,
     /// Times that nothing was held ahead of its use, because few bytes were left.
     pub held_deferred: Counter,
-    /// Requests for which there was no room to count them separately.
+    /// Requests for whose method and status there was no room.
     pub overflowed: Counter,
+    /// Bytes that these may take.
+    room: OnceLock<usize>,
     /// The published counts of requests by place.
     sets: ArcSwap<requests::Published>,
     /// The counters of all workers.
@@ -163,6 +165,15 @@ impl Metrics {
             let _ = worker.all.set(Arc::downgrade(&workers));
         }
         Self { workers }
+    }
+
+    /// The same of a process that may use this much memory: there are more series where there is room for them.
+    #[must_use]
+    pub fn within(self, memory: usize) -> Self {
+        for worker in &*self.workers {
+            let _ = worker.room.set(requests::room(memory, self.workers.len()));
+        }
+        self
     }
 
     /// The counters of one worker.

@@ -58,9 +58,11 @@ const COUNTERS: [Plain; 27] = [
     ("firth_access_log_dropped", "Access log lines dropped because the writer was behind", |w| {
         &w.log_dropped
     }),
-    ("firth_request_sets_overflowed", "Requests counted under _overflow: too many kinds of them", |w| {
-        &w.overflowed
-    }),
+    (
+        "firth_request_sets_overflowed",
+        "Requests counted by the class of their status, or under _overflow: too many kinds of them",
+        |w| &w.overflowed,
+    ),
     ("firth_held_bytes_refused", "Times that no bytes were left to hold something for a client", |w| {
         &w.held_refused
     }),

@@ -4,8 +4,9 @@
 //! is locked, and allocations happen only for the first request of its kind. The counts are published on the worker's
 //! tick.
 //!
-//! **Invariant:** whatever clients and backends send, a worker has no more than [`SETS`] sets. Requests beyond that
-//! are counted together, and reported as such.
+//! **Invariant:** whatever clients and backends send, a worker has a bounded number of sets. A request for whose kind
+//! there is no room is still counted where it belongs, under the class of its status: no flood of odd requests hides the
+//! failures of a path. Only names that clients bring are counted together with others, or what exceeds twice the bound.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -18,11 +19,23 @@ use super::request_labels::RequestLabels;
 use super::rules::{FAMILIES, Rules};
 use super::{Counter, WorkerMetrics};
 
-/// Maximum number of sets per worker. Each takes some 700 bytes, and some 80 lines of a page.
-pub const SETS: usize = 4096;
+/// Maximum number of sets per worker, before only those of [`Key::folded`] are added: or more, by [`OF_MEMORY`].
+const SETS: usize = 4096;
+
+/// Divisor for the part of the memory that the sets of all workers may take, and those of [`Key::folded`] as much again.
+const OF_MEMORY: usize = 32;
+
+/// Bytes of a set beside its numbers: its key, its allocations, and its places in the lists of sets.
+const SET: usize = 160;
 
 /// Maximum number of sets per place.
 const SETS_OF_PLACE: usize = 64;
+
+/// The same for sets of [`Key::folded`], in addition: there is one for each class of status, with and without a canary.
+const FOLDED_OF_PLACE: usize = 32;
+
+/// Maximum number of aliases that are counted by name. Somebody has configured them, if only as patterns.
+const ALIASES: usize = 4096;
 
 /// Maximum number of unknown hosts that are counted by name, if that is configured.
 const NAMES: usize = 256;
@@ -97,6 +110,11 @@ impl Key {
         if status < 10 { status * 200 + 199 } else { status * 2 }
     }
 
+    /// Where requests are counted for whose method and status there is no room.
+    fn folded(request: &Request<'_>) -> (u8, u16) {
+        (METHODS.len() as u8, request.status / 100 % 10)
+    }
+
     fn is(&self, method: u8, status: u16, canary: Option<&Arc<str>>) -> bool {
         self.status == status && self.method == method && self.canary.as_ref() == canary
     }
@@ -152,6 +170,8 @@ pub struct Requests {
     /// By the address of their place, which is not reused as long as a set refers to it.
     sets: HashMap<usize, SmallVec<[Arc<Set>; 2]>, RandomState>,
     len: usize,
+    /// Number of sets from which on only folded ones are added; of both together there are twice as many.
+    most: usize,
     /// Places counted under names other than their host's own: aliases, and unknown hosts.
     names: HashMap<Box<str>, SmallVec<[Named; 1]>, RandomState>,
     /// Where everything is counted that there is no room for.
@@ -164,9 +184,11 @@ pub struct Requests {
 impl Requests {
     /// Without sets. They are published in `metrics`.
     pub fn new(metrics: Arc<WorkerMetrics>) -> Self {
+        let rules = Arc::default();
         Self {
+            most: most(&metrics, &rules),
             metrics,
-            rules: Arc::default(),
+            rules,
             is_configured: false,
             sets: HashMap::default(),
             len: 0,
@@ -190,6 +212,7 @@ impl Requests {
         if *rules != *self.rules {
             (self.sets, self.len, self.is_changed) = (HashMap::default(), 0, true);
             self.names.clear();
+            self.most = most(&self.metrics, &rules);
         }
         (self.rules, self.is_configured) = (rules, configured.is_some());
     }
@@ -197,6 +220,7 @@ impl Requests {
     /// Counts a request of a place.
     pub fn count(&mut self, place: &Arc<RequestLabels>, request: &Request<'_>) {
         let named;
+        let mut is_named = false;
         let place = match request.host.filter(|_| self.rules.per_host) {
             None => place,
             Some(host) => {
@@ -205,8 +229,8 @@ impl Requests {
                 if is_undefined && !self.rules.per_undefined_host {
                     return;
                 }
-                // There are only as many aliases as somebody has configured.
-                named = self.named(place, host, if is_undefined { NAMES } else { SETS });
+                is_named = true;
+                named = self.named(place, host, if is_undefined { NAMES } else { ALIASES });
                 &named
             }
         };
@@ -216,11 +240,24 @@ impl Requests {
         if let Some(set) = sets.iter().find(|set| set.key.is(method, status, request.canary)) {
             return set.count(&self.rules, &request.figures);
         }
-        if sets.len() >= SETS_OF_PLACE || self.len >= SETS {
+        if sets.len() < SETS_OF_PLACE && self.len < self.most {
+            let key = Key { method, status, canary: request.canary.cloned() };
+            return self.add(place, key).count(&self.rules, &request.figures);
+        }
+        let (method, status) = Key::folded(request);
+        let found = sets.iter().find(|set| set.key.is(method, status, request.canary));
+        // Clients bring names: the rest is left to places that somebody has configured.
+        let most = if is_named { self.most } else { 2 * self.most };
+        let has_room = sets.len() < SETS_OF_PLACE + FOLDED_OF_PLACE && self.len < most;
+        if let Some(set) = found {
+            set.count(&self.rules, &request.figures);
+        } else if has_room {
+            let key = Key { method, status, canary: request.canary.cloned() };
+            self.add(place, key).count(&self.rules, &request.figures);
+        } else {
             return self.overflow(request);
         }
-        let key = Key { method, status, canary: request.canary.cloned() };
-        self.add(place, key).count(&self.rules, &request.figures);
+        self.without_room();
     }
 
     /// Publishes what is new. Called on ticks.
@@ -250,21 +287,27 @@ impl Requests {
         set
     }
 
-    /// Counts it together with all others for which there is no room, by status class.
+    /// Counts it together with all others of names for which there is no room, by status class.
     fn overflow(&mut self, request: &Request<'_>) {
-        if self.metrics.overflowed.value() == 0 {
-            warn!(
-                most = SETS,
-                of_one_path = SETS_OF_PLACE,
-                "too many label sets: further requests are counted together, under the labels _overflow"
-            );
-        }
-        self.metrics.overflowed.add(1);
-        let key = Key { method: METHODS.len() as u8, status: request.status / 100 % 10, canary: None };
+        self.without_room();
+        let (method, status) = Key::folded(request);
+        let key = Key { method, status, canary: None };
         let place = Arc::clone(&self.overflow);
         let sets = self.sets.get(&address(&place));
         let found = sets.and_then(|sets| sets.iter().find(|set| set.key == key)).cloned();
         found.unwrap_or_else(|| self.add(&place, key)).count(&self.rules, &request.figures);
+    }
+
+    /// Notes that there was no room for the kind of a request.
+    fn without_room(&self) {
+        if self.metrics.overflowed.value() == 0 {
+            warn!(
+                most = self.most,
+                of_one_path = SETS_OF_PLACE,
+                "too many label sets: requests of further methods and statuses are counted by the class of their status"
+            );
+        }
+        self.metrics.overflowed.add(1);
     }
 
     /// A place under another host name: ingress-nginx still reports the Ingress that takes the requests.
@@ -281,6 +324,17 @@ impl Requests {
         self.names.entry(host.into()).or_default().push(named);
         place
     }
+}
+
+/// Number of sets for which a worker has room.
+fn most(metrics: &WorkerMetrics, rules: &Rules) -> usize {
+    let room = metrics.room.get().copied().unwrap_or_default();
+    SETS.max(room / (SET + rules.len() * size_of::<Counter>()))
+}
+
+/// The part of this much memory that the sets of each of so many workers may take.
+pub(super) fn room(memory: usize, workers: usize) -> usize {
+    memory / OF_MEMORY / workers.max(1)
 }
 
 fn method(name: &str) -> u8 {

@@ -18,6 +18,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "listen.rs",
         "listen/ports.rs",
         "local",
+        "metrics/requests.rs",
         "rate/connections.rs",
         "rate/requests.rs",
         "rate/tries.rs",
@@ -764,6 +765,31 @@ const ROWS: &[Row] = &[
         "clients tracked per Ingress, or per zone of a snippet, for a rate limit, and for a connection limit",
         &["rate::requests::CLIENTS", "rate::connections::CLIENTS"],
         &["a_table_stays_bounded_and_an_empty_one_costs_next_to_nothing", "a_table_without_room_refuses"],
+    ),
+    Row(
+        "label sets of the request metrics",
+        &[
+            "metrics::requests::SETS",
+            "metrics::requests::OF_MEMORY",
+            "metrics::requests::SET",
+            "metrics::requests::SETS_OF_PLACE",
+            "metrics::requests::FOLDED_OF_PLACE",
+        ],
+        &[
+            "a_flood_of_odd_requests_hides_no_failure_of_a_path",
+            "a_place_has_so_many_sets_whatever_its_canaries_are_called",
+            "every_path_has_its_series_beyond_the_room_for_all_kinds",
+            "there_is_more_room_where_there_is_more_memory",
+        ],
+    ),
+    Row(
+        "names of clients in the request metrics",
+        &["metrics::requests::NAMES", "metrics::requests::ALIASES", "metrics::requests::PLACES_OF_NAME"],
+        &[
+            "clients_make_no_series",
+            "names_that_clients_bring_leave_room_to_declared_paths",
+            "one_name_has_so_many_places",
+        ],
     ),
     Row(
         "access log queue",

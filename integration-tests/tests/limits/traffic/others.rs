@@ -98,4 +98,5 @@ pub(super) const OTHERS: &[(&str, &str)] = &[
     ("upstream::wire_stats::FIRST", "what is looked at"),
     ("upstream::wire_stats::LIST", "what h2 is told, which ours comes before"),
     ("table::ticket_keys::NAME", "the format"),
+    ("metrics::requests::SWEEP", "how often paths that are gone are looked for"),
 ];
