@@ -10,8 +10,8 @@ use std::sync::Arc;
 use shared::admin::Pieces;
 
 use super::requests::Set;
-use super::rules::{HISTOGRAMS, PREFIX, REQUESTS, Rules, Unit};
-use super::{Metrics, request_labels::RequestLabels};
+use super::rules::{CONNECT, HISTOGRAMS, LATENCY, PREFIX, REQUESTS, Rules, Unit};
+use super::{Counter, Metrics, request_labels::RequestLabels};
 
 /// Labels of all series, as in ingress-nginx.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -47,12 +47,13 @@ impl Metrics {
         }
         rows.sort_unstable_by(|a, b| a.labels(rules).cmp(&b.labels(rules)));
         let counter = rules.counts_requests().then_some(Family::Requests);
-        let histograms = rules.histograms().map(|(which, _)| Family::Histogram(which));
+        let histograms = rules.exported().map(Family::Histogram);
+        let latency = rules.sums_latency().then_some(Family::Latency);
         RequestPage {
             constant: labels.text(&rules.class),
             rules: Arc::clone(rules),
             rows,
-            families: counter.into_iter().chain(histograms).collect(),
+            families: counter.into_iter().chain(histograms).chain(latency).collect(),
             next: 0,
             series: String::new(),
             numbers: Vec::new(),
@@ -80,6 +81,8 @@ pub struct RequestPage {
 enum Family {
     Requests,
     Histogram(usize),
+    /// The last one: it has an order of its own.
+    Latency,
 }
 
 /// A set of one worker.
@@ -101,7 +104,22 @@ impl Row {
         )
     }
 
-    /// Writes them for a series.
+    /// The same for [`Family::Latency`].
+    fn target(&self) -> impl Ord {
+        let (namespace, ingress) = self.place.ingress();
+        (self.set.key.canary.as_deref().unwrap_or_default(), ingress, namespace, self.place.service())
+    }
+
+    /// Writes them for a series of that.
+    fn write_target(&self, out: &mut String) {
+        label(out, "canary", self.set.key.canary.as_deref().unwrap_or_default());
+        let (namespace, ingress) = self.place.ingress();
+        label(out, "ingress", ingress);
+        label(out, "namespace", namespace);
+        label(out, "service", self.place.service());
+    }
+
+    /// Writes the labels of a series.
     fn write(&self, rules: &Rules, out: &mut String) {
         let (place, key) = (&self.place, &self.set.key);
         label(out, "canary", key.canary.as_deref().unwrap_or_default());
@@ -125,14 +143,24 @@ impl Pieces for RequestPage {
             match family {
                 Family::Requests => head(out, REQUESTS, "counter", "Requests that were answered"),
                 Family::Histogram(which) => head(out, HISTOGRAMS[which].0, "histogram", HISTOGRAMS[which].1),
+                Family::Latency => {
+                    head(out, LATENCY, "summary", "Until there was a connection to the only endpoint asked");
+                    self.rows.sort_unstable_by(|a, b| a.target().cmp(&b.target()));
+                }
             }
         }
         if let Some(rest) = self.rows.get(self.next..).filter(|rest| !rest.is_empty()) {
             let rules = &*self.rules;
-            let is_same = |row: &&Row| row.labels(rules) == rest[0].labels(rules);
+            let is_same = |row: &&Row| match family {
+                Family::Latency => row.target() == rest[0].target(),
+                Family::Requests | Family::Histogram(_) => row.labels(rules) == rest[0].labels(rules),
+            };
             let sets = &rest[..rest.iter().take_while(is_same).count()];
             self.series.clone_from(&self.constant);
-            rest[0].write(rules, &mut self.series);
+            match family {
+                Family::Latency => rest[0].write_target(&mut self.series),
+                Family::Requests | Family::Histogram(_) => rest[0].write(rules, &mut self.series),
+            }
             match family {
                 Family::Requests => {
                     let count: u64 = sets.iter().map(|row| row.set.numbers[0].value()).sum();
@@ -142,6 +170,7 @@ impl Pieces for RequestPage {
                 Family::Histogram(which) => {
                     histogram(rules, which, sets, (&self.series, &mut self.numbers), out);
                 }
+                Family::Latency => latency(rules, sets, &self.series, out),
             }
             self.next += sets.len();
         }
@@ -183,6 +212,22 @@ fn histogram(
     let scale = if unit == Unit::Time { 1e6 } else { 1.0 };
     let _ = writeln!(out, "{PREFIX}{name}_sum{{{labels}}} {}", *sum as f64 / scale);
     let _ = writeln!(out, "{PREFIX}{name}_count{{{labels}}} {count}");
+}
+
+/// A series of the summary, unless nothing was counted in it. It has no quantiles: those of ingress-nginx are each
+/// worker's own, and nothing can be computed from them.
+fn latency(rules: &Rules, sets: &[Row], labels: &str, out: &mut String) {
+    let Some(bounds) = rules.bounds(CONNECT) else { return };
+    let buckets = bounds.shown.len() + 1;
+    let numbers = |row: &Row| -> (u64, u64) {
+        let numbers = &row.set.numbers[bounds.at..];
+        (numbers[..buckets].iter().map(Counter::value).sum(), numbers[buckets].value())
+    };
+    let (count, sum) = sets.iter().map(numbers).fold((0, 0), |all, it| (all.0 + it.0, all.1 + it.1));
+    if count > 0 {
+        let _ = writeln!(out, "{PREFIX}{LATENCY}_sum{{{labels}}} {}", sum as f64 / 1e6);
+        let _ = writeln!(out, "{PREFIX}{LATENCY}_count{{{labels}}} {count}");
+    }
 }
 
 /// Appends a label.

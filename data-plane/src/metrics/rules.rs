@@ -31,6 +31,12 @@ pub(super) const HISTOGRAMS: [Histogram; FAMILIES] = [
 /// Name of the counter.
 pub(super) const REQUESTS: &str = "requests";
 
+/// The histogram whose sum and count are also exported by Ingress and Service, as [`LATENCY`].
+pub(super) const CONNECT: usize = 1;
+
+/// Name of that summary. ingress-nginx deprecates it, but Flagger and ingress-nginx' own dashboard ask for it.
+pub(super) const LATENCY: &str = "ingress_upstream_latency_seconds";
+
 /// The prefix of all names.
 pub const PREFIX: &str = "nginx_ingress_controller_";
 
@@ -53,7 +59,11 @@ pub struct Rules {
     /// Whether statuses are counted by class.
     pub status_classes: bool,
     counts_requests: bool,
+    /// Those that are counted.
     histograms: [Option<Bounds>; FAMILIES],
+    /// Whether they are exported, too.
+    is_exported: [bool; FAMILIES],
+    sums_latency: bool,
     /// Length of a set.
     len: usize,
 }
@@ -93,10 +103,14 @@ impl Rules {
             |name: &str| config.excluded.iter().any(|it| it.strip_prefix(PREFIX).unwrap_or(it) == name);
         // The first number counts the requests.
         let mut len = 1;
-        let histograms = HISTOGRAMS.map(|(name, _, unit)| {
-            if is_left_out(name) {
+        let is_exported = HISTOGRAMS.map(|(name, ..)| !is_left_out(name));
+        let sums_latency = !is_left_out(LATENCY);
+        let is_counted = |which: usize| is_exported[which] || which == CONNECT && sums_latency;
+        let histograms = std::array::from_fn(|which| {
+            if !is_counted(which) {
                 return None;
             }
+            let (_, _, unit) = HISTOGRAMS[which];
             let (usual, scale): (&[f64], f64) = match unit {
                 Unit::Time => (&TIMES, 1e6),
                 Unit::Length => (&LENGTHS, 1.0),
@@ -116,6 +130,8 @@ impl Rules {
             status_classes: config.status_classes == Some(true),
             counts_requests: !is_left_out(REQUESTS),
             histograms,
+            is_exported,
+            sums_latency,
             len,
         }
     }
@@ -125,12 +141,22 @@ impl Rules {
         self.counts_requests
     }
 
-    /// The buckets of each histogram that is exported.
+    /// The histograms that are exported.
+    pub(super) fn exported(&self) -> impl Iterator<Item = usize> {
+        (0..FAMILIES).filter(|which| self.is_exported[*which])
+    }
+
+    /// Whether [`LATENCY`] is.
+    pub(super) fn sums_latency(&self) -> bool {
+        self.sums_latency
+    }
+
+    /// The buckets of each histogram that is counted.
     pub(super) fn histograms(&self) -> impl Iterator<Item = (usize, &Bounds)> {
         self.histograms.iter().enumerate().filter_map(|(place, bounds)| Some((place, bounds.as_ref()?)))
     }
 
-    /// The buckets of one of them, if it is exported.
+    /// The buckets of one of them, if it is counted.
     pub(super) fn bounds(&self, which: usize) -> Option<&Bounds> {
         self.histograms[which].as_ref()
     }

@@ -117,6 +117,62 @@ fn configured_histograms_and_labels_are_exported() {
     assert_eq!(counted(&metrics, &rules), [""; 0]);
 }
 
+/// What Flagger's built-in `request-duration` and ingress-nginx' dashboard ask for.
+#[test]
+fn latency_is_summed_up_by_ingress_and_service() {
+    let summed = |excluded: &[String]| {
+        let rules = Arc::new(Rules::new(&RulesConfig { excluded, ..RulesConfig::default() }));
+        let metrics = Metrics::new(2);
+        let places = [place("ns/web", "/"), place("ns/web", "/two"), place("ns/api", "/api")];
+        let canary = Arc::from("ns-next-80");
+        for worker in 0..2 {
+            let mut requests = Requests::new(metrics.worker(worker));
+            requests.follow(Some(&rules));
+            let figures = [Some(7_000), Some(1_500), None, None, None, None, None];
+            for place in &places {
+                requests.count(place, &Request { figures, ..request("GET", 200) });
+                requests.count(place, &Request { figures, ..request("POST", 502) });
+                requests.count(place, &request("GET", 413));
+            }
+            requests.count(&places[0], &Request { figures, canary: Some(&canary), ..request("GET", 200) });
+            requests.tick();
+        }
+        let lines = page(&metrics, &rules).into_iter();
+        let (latency, others): (Vec<_>, Vec<_>) =
+            lines.partition(|line| line.contains("ingress_upstream_latency"));
+        let short = |line: &String| match line.split_once("proxy-1\",") {
+            Some((_, rest)) => {
+                format!("{} {rest}", line.split('{').next().unwrap().rsplit('_').next().unwrap())
+            }
+            None => line
+                .split_whitespace()
+                .skip(1)
+                .take(1)
+                .chain(line.rsplit(' ').take(1))
+                .collect::<Vec<_>>()
+                .join(" "),
+        };
+        let connect = others.iter().filter(|line| line.contains("connect_duration_seconds")).count();
+        (latency.iter().map(short).collect::<Vec<_>>(), connect > 0)
+    };
+    let expected = [
+        "HELP asked",
+        "TYPE summary",
+        "sum canary=\"\",ingress=\"api\",namespace=\"ns\",service=\"echo\"} 0.006",
+        "count canary=\"\",ingress=\"api\",namespace=\"ns\",service=\"echo\"} 4",
+        "sum canary=\"\",ingress=\"web\",namespace=\"ns\",service=\"echo\"} 0.012",
+        "count canary=\"\",ingress=\"web\",namespace=\"ns\",service=\"echo\"} 8",
+        "sum canary=\"ns-next-80\",ingress=\"web\",namespace=\"ns\",service=\"echo\"} 0.003",
+        "count canary=\"ns-next-80\",ingress=\"web\",namespace=\"ns\",service=\"echo\"} 2",
+    ];
+    let (latency, has_histogram) = summed(&[]);
+    assert_eq!((latency, has_histogram), (expected.map(str::to_owned).to_vec(), true));
+    let (latency, has_histogram) = summed(&["connect_duration_seconds".to_owned()]);
+    assert_eq!((latency, has_histogram), (expected.map(str::to_owned).to_vec(), false));
+    let (latency, has_histogram) = summed(&["ingress_upstream_latency_seconds".to_owned()]);
+    assert_eq!((latency.len(), has_histogram), (0, true));
+}
+
 #[test]
 fn hosts_that_nobody_has_are_counted_where_that_is_asked_for() {
     let nobody = RequestLabels::of_host(&NO_HOST.into(), None);
