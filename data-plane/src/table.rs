@@ -130,7 +130,22 @@ impl HostTable {
     pub fn certificate(&self, name: Option<&str>) -> Option<Arc<Certified>> {
         name.and_then(|name| self.with_tls(name))
             .and_then(HostEntry::certificate)
-            .or_else(|| self.default_certificate.as_ref()?.certificate())
+            .or_else(|| self.default_certificate().map(|(_, certificate)| certificate))
+    }
+
+    /// The certificate that clients of a host with TLS are shown by its own name, with the name of its Secret; the
+    /// default one for [`CATCH_ALL`](shared::resource::CATCH_ALL), as in ingress-nginx.
+    pub fn shown<'a>(&'a self, host: &'a HostEntry) -> Option<(&'a str, Arc<Certified>)> {
+        let is_other = host.name() == shared::resource::CATCH_ALL;
+        let own = host.covered().filter(|_| !is_other);
+        let usual = || self.default_certificate().filter(|_| is_other || host.has_tls());
+        own.or_else(usual)
+    }
+
+    /// The default certificate with the name of its Secret.
+    pub fn default_certificate(&self) -> Option<(&str, Arc<Certified>)> {
+        let cell = self.default_certificate.as_ref()?;
+        Some((&cell.key, cell.certificate()?))
     }
 
     /// The fleet's policy, for requests that no location takes.

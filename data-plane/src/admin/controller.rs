@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use shared::resource::CATCH_ALL;
 use shared::telemetry::VERSION;
 use x509_parser::oid_registry::OID_X509_SERIALNUMBER;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -54,32 +55,43 @@ fn plain(table: &HostTable, view: &View, labels: &Constant) -> String {
     out
 }
 
-/// The hosts, by name.
+/// The hosts, by name. The catch-all host is among them even if nobody declares it.
 fn hosts(table: &HostTable) -> Vec<Arc<HostEntry>> {
     let mut hosts: Vec<_> = table.iter().cloned().collect();
+    if !hosts.iter().any(|host| host.name() == CATCH_ALL) {
+        hosts.push(Arc::new(HostEntry::empty(CATCH_ALL)));
+    }
     hosts.sort_unstable_by(|a, b| a.name().cmp(b.name()));
     hosts
 }
 
-/// Expiry and identity of the hosts' certificates. Nothing about their keys.
+/// Expiry and identity of the certificates that hosts' clients are shown, and of the default one, whose host is `_` as
+/// in ingress-nginx. Nothing about their keys.
 fn certificates(scrape: Scrape, table: &Arc<HostTable>, labels: &Constant) -> Scrape {
-    let (of, ends_of) = (Arc::clone(table), Arc::clone(table));
-    let (labels, ends_labels) = (labels.clone(), labels.clone());
     let ends = ("ssl_expire_time_seconds", "gauge", "When the certificate of a host ends, since 1970");
     let infos = ("ssl_certificate_info", "gauge", "The certificate of a host");
     let end = |text: String, leaf: &X509Certificate<'_>| (text, leaf.validity().not_after.timestamp() as f64);
-    scrape
-        .with_samples(ends, move || hosts(&ends_of), move |host| certificate(&host, &ends_labels, end))
-        .with_samples(infos, move || hosts(&of), move |host| certificate(&host, &labels, info))
+    let all = || {
+        let table = Arc::clone(table);
+        move || hosts(&table)
+    };
+    let of = || (Arc::clone(table), labels.clone());
+    let ((table, labels), (of_infos, labels_of_infos)) = (of(), of());
+    scrape.with_samples(ends, all(), move |host| certificate(&table, &host, &labels, end)).with_samples(
+        infos,
+        all(),
+        move |host| certificate(&of_infos, &host, &labels_of_infos, info),
+    )
 }
 
 /// The sample of a host's certificate, if it has one.
 fn certificate(
+    table: &HostTable,
     host: &HostEntry,
     labels: &Constant,
     sample: impl FnOnce(String, &X509Certificate<'_>) -> Sample,
 ) -> Option<Sample> {
-    let (secret, certificate) = host.shown()?;
+    let (secret, certificate) = table.shown(host)?;
     let certificate = certificate.shown();
     let (_, leaf) = X509Certificate::from_der(certificate.cert.first()?).ok()?;
     let (namespace, name) = secret.split_once('/').unwrap_or_default();
@@ -176,11 +188,11 @@ fn lacking(table: &HostTable) -> BTreeMap<Box<str>, Lacks> {
 mod tests {
     use rcgen::{CertificateParams, DnType, KeyPair};
     use shared::admin::Body;
-    use shared::resource::{Backend, Resource};
+    use shared::resource::{Backend, Resource, Settings};
 
     use super::*;
     use crate::table::Writer;
-    use crate::table::world::{backend, entry, host, route, slice};
+    use crate::table::world::{backend, certificate as certificate_for, entry, host, route, slice};
 
     #[test]
     fn certificates_are_identified_as_in_the_original() {
@@ -197,6 +209,45 @@ mod tests {
             let (_, leaf) = X509Certificate::from_der(made.der()).unwrap();
             assert_eq!(identifier(&leaf), expected);
         }
+    }
+
+    /// As in ingress-nginx, whose chart says to watch host `_` where there is a default certificate.
+    #[test]
+    fn a_host_is_listed_with_what_its_clients_are_shown() {
+        let mut writer = Writer::new();
+        let named = Settings { default_certificate: "ns/default".into(), ..Settings::default() };
+        writer.replace_config(vec![
+            host("a.test", Some(&["ns/a"])),
+            host("bare.test", Some(&[])),
+            host("else.test", Some(&["ns/a"])),
+            host("gone.test", Some(&["ns/gone"])),
+            host("plain.test", None),
+            entry("default", Resource::Settings(named)),
+        ]);
+        let listed = |writer: &Writer| -> Vec<String> {
+            let labels = Constant { text: "x=\"y\"".into(), class: "c".into() };
+            let scrape = certificates(Scrape::default(), &writer.tables().current(), &labels);
+            let page = Body::Pieces(Box::new(scrape)).into_bytes();
+            let page = str::from_utf8(&page).unwrap();
+            let of = |line: &str, name: &str| {
+                line.split_once(&format!("{name}=\"")).unwrap().1.split('"').next().unwrap().to_owned()
+            };
+            let family = |name: &str| -> Vec<String> {
+                let samples = page.lines().filter(|line| line.starts_with(&format!("{PREFIX}{name}")));
+                samples.map(|line| format!("{} {}", of(line, "host"), of(line, "secret_name"))).collect()
+            };
+            let ends = family("ssl_expire_time_seconds");
+            assert_eq!(ends, family("ssl_certificate_info"));
+            ends
+        };
+        let given = |key: &str, name: &str| entry(key, Resource::Certificate(certificate_for(&[name])));
+        writer.apply_live(vec![given("ns/a", "a.test")], &[]);
+        assert_eq!(listed(&writer), ["a.test a"]);
+        writer.apply_live(vec![given("ns/default", "default.test")], &[]);
+        assert_eq!(
+            listed(&writer),
+            ["_ default", "a.test a", "bare.test default", "else.test default", "gone.test default"]
+        );
     }
 
     #[test]

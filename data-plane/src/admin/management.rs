@@ -42,7 +42,7 @@ fn hostname(query: &str) -> Option<&str> {
 fn certificate(table: &HostTable, host: &str) -> Option<Page> {
     let certified = match host {
         CATCH_ALL => table.certificate(None)?,
-        host => table.iter().find(|entry| entry.name() == host)?.shown()?.1,
+        host => table.shown(table.iter().find(|entry| entry.name() == host)?)?.1,
     };
     let pem: String =
         certified.shown().cert.iter().map(|der| shared::pem::write("CERTIFICATE", der).to_string()).collect();

@@ -257,16 +257,14 @@ impl HostEntry {
 
     /// The first available certificate that covers its name.
     pub fn certificate(&self) -> Option<Arc<Certified>> {
-        let there = self.certificates.iter().flatten().filter_map(|cell| cell.certificate());
-        there.into_iter().find(|certificate| certificate.covers(&self.name))
+        self.covered().map(|(_, certificate)| certificate)
     }
 
-    /// The same with the name of its Secret; if none covers the name, the first available one.
-    pub fn shown(&self) -> Option<(&str, Arc<Certified>)> {
+    /// The same with the name of its Secret.
+    pub fn covered(&self) -> Option<(&str, Arc<Certified>)> {
         let there = self.certificates.iter().flatten();
-        let mut there = there.filter_map(|cell| Some((&*cell.key, cell.certificate()?))).peekable();
-        let first = there.peek().cloned();
-        there.find(|(_, certificate)| certificate.covers(&self.name)).or(first)
+        let mut there = there.filter_map(|cell| Some((&*cell.key, cell.certificate()?)));
+        there.find(|(_, certificate)| certificate.covers(&self.name))
     }
 
     /// The Secrets of its certificates, in order; empty without TLS.
