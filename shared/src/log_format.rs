@@ -1,8 +1,9 @@
 //! The access log's format, parsed once: text, and variables to be filled in at the end of a request (nginx'
 //! `log_format`).
 //!
-//! The control plane parses it to report unknown variables to the owner of a ConfigMap; the proxy parses what it was
-//! sent and fills it in, one line per request. Names and meanings are those of nginx and ingress-nginx.
+//! The control plane parses it to report variables without a value to the owner of a ConfigMap; the proxy parses what it
+//! was sent and fills it in, one line per request. Names and meanings are those of nginx and ingress-nginx. Any other name
+//! may be one that a snippet or a module defines in nginx: the line has the same form without its value.
 //!
 //! **Invariant:** the value of a variable is data: it is never parsed again.
 
@@ -46,6 +47,7 @@ pub enum Escape {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogFormat {
     pieces: Box<[Piece]>,
+    missing: Box<[Box<str>]>,
 }
 
 /// A piece of a [`LogFormat`].
@@ -58,11 +60,8 @@ pub enum Piece {
 }
 
 /// Why a text is not a format. nginx would not start with it.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum NoFormat {
-    /// A variable that nginx and ingress-nginx do not have.
-    #[error("unknown variable ${0}")]
-    Unknown(String),
     /// A dollar sign without a name.
     #[error("a dollar sign is not followed by the name of a variable")]
     Nameless,
@@ -97,14 +96,17 @@ impl LogFormat {
             return Err(NoFormat::Long);
         }
         let text = unquoted(text);
-        let (mut pieces, mut rest) = (Vec::new(), &*text);
+        let (mut pieces, mut missing, mut rest) = (Vec::new(), Vec::<Box<str>>::new(), &*text);
         while let Some(at) = rest.find('$') {
             if at > 0 {
                 pieces.push(Piece::Text(rest[..at].into()));
             }
             let (name, behind) = name(&rest[at + 1..])?;
             // nginx ignores the case of a variable's name.
-            let value = of(&name.to_ascii_lowercase()).ok_or_else(|| NoFormat::Unknown(name.to_owned()))?;
+            let value = of(&name.to_ascii_lowercase()).unwrap_or(Value::Missing);
+            if value == Value::Missing && !missing.iter().any(|known| **known == *name) {
+                missing.push(name.into());
+            }
             pieces.push(Piece::Value(value));
             rest = behind;
         }
@@ -114,7 +116,12 @@ impl LogFormat {
         if pieces.len() > PIECES {
             return Err(NoFormat::Long);
         }
-        Ok(Self { pieces: pieces.into() })
+        Ok(Self { pieces: pieces.into(), missing: missing.into() })
+    }
+
+    /// Names of its variables that never have a value, each once.
+    pub fn missing(&self) -> &[Box<str>] {
+        &self.missing
     }
 
     /// Its pieces, in order.
@@ -197,6 +204,7 @@ mod tests {
             ("plain", "plain"),
             ("$status", "<Status>"),
             ("{\"a\":\"${status}00\"}", "{\"a\":\"<Status>00\"}"),
+            ("$full_x_forwarded_for", "<OfHead(FullForwardedFor)>"),
             ("$http_x_user_id", "<OfHead(Header(\"x-user-id\"))>"),
             ("$sent_http_content_type|$upstream_http_x", "<Sent(\"content-type\")>|<Came(\"x\")>"),
             (r#"a\tb\'c\"d\\e\x"#, "a\tb'c\"d\\e\\x"),
@@ -216,13 +224,23 @@ mod tests {
             ("${}", NoFormat::Nameless),
             ("${status", NoFormat::Open),
             ("${a b}", NoFormat::Open),
-            ("$nonsense", NoFormat::Unknown("nonsense".to_owned())),
-            ("$1", NoFormat::Unknown("1".to_owned())),
         ] {
             assert_eq!(LogFormat::parse(text), Err(why), "{text}");
         }
         assert_eq!(LogFormat::parse(&"x".repeat(LENGTH + 1)), Err(NoFormat::Long));
         assert_eq!(LogFormat::parse(&"$status ".repeat(PIECES)), Err(NoFormat::Long));
+    }
+
+    /// Snippets and modules of nginx define variables.
+    #[test]
+    fn a_name_that_nobody_knows_has_no_value_and_is_told() {
+        let text = "$status ${uri_normalized}|$1 $GeoIP2_city $uri_normalized";
+        assert_eq!(shown(text), "<Status> <Missing>|<Missing> <Missing> <Missing>");
+        let missing =
+            |format: LogFormat| format.missing().iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(missing(LogFormat::parse(text).unwrap()), ["uri_normalized", "1", "GeoIP2_city"]);
+        assert_eq!(missing(LogFormat::default()), [""; 0]);
+        assert_eq!(missing(LogFormat::parse_stream("$status $request_uri").unwrap()), ["request_uri"]);
     }
 
     #[test]
@@ -233,12 +251,13 @@ mod tests {
         };
         assert_eq!(values(STREAM), 7);
         assert_eq!(values("$protocol|$bytes_received|$server_port|$upstream_addr|$proxy_upstream_name"), 5);
-        for (known, unknown) in [("$protocol", "$request_uri"), ("$session_time", "$http_x")] {
-            assert!(LogFormat::parse_stream(known).is_ok() && LogFormat::parse(known).is_err(), "{known}");
-            assert!(
-                LogFormat::parse_stream(unknown).is_err() && LogFormat::parse(unknown).is_ok(),
-                "{unknown}"
-            );
+        let has_all = |format: Result<LogFormat, _>| format.unwrap().missing().is_empty();
+        for (of_sessions, of_requests) in [("$bytes_received", "$request_uri"), ("$session_time", "$http_x")]
+        {
+            assert!(has_all(LogFormat::parse_stream(of_sessions)), "{of_sessions}");
+            assert!(!has_all(LogFormat::parse(of_sessions)), "{of_sessions}");
+            assert!(has_all(LogFormat::parse(of_requests)), "{of_requests}");
+            assert!(!has_all(LogFormat::parse_stream(of_requests)), "{of_requests}");
         }
     }
 

@@ -90,6 +90,9 @@ pub enum Variable {
     ContentLength,
     /// `$proxy_add_x_forwarded_for`.
     ForwardedFor,
+    /// `$full_x_forwarded_for`: `X-Forwarded-For` as it came, and the peer of the connection, or the client that its PROXY
+    /// protocol header names.
+    FullForwardedFor,
     /// `$namespace` of the Ingress.
     Namespace,
     /// `$ingress_name`.
@@ -166,6 +169,7 @@ impl Variable {
             "content_type" => Self::ContentType,
             "content_length" => Self::ContentLength,
             "proxy_add_x_forwarded_for" => Self::ForwardedFor,
+            "full_x_forwarded_for" => Self::FullForwardedFor,
             "namespace" => Self::Namespace,
             "ingress_name" => Self::Ingress,
             "service_name" => Self::Service,

@@ -1,12 +1,14 @@
 //! The access log.
 
 use shared::address::AddressSet;
-use shared::log_format::LogFormat;
+use shared::log_format::{LogFormat, NoFormat};
 use shared::policy::TextList;
 
 use super::access::BLOCKED;
+use super::draft::Draft;
 use super::row::{Effect, Row, Spec};
 use super::value::{self, ANY, BOOL, Grammar};
+use crate::problem::{Severity, shown};
 
 /// `enable-auth-access-log`, ConfigMap only.
 pub(crate) static ENABLE_AUTH_ACCESS_LOG: Row = Row {
@@ -62,7 +64,13 @@ pub(crate) static DISABLE_STREAM_ACCESS_LOG: Row = Row {
 /// `log-format-stream`, ConfigMap only.
 pub(crate) static LOG_FORMAT_STREAM: Row = Row {
     name: "log-format-stream",
-    value: &Spec(STREAM_FORMAT, Effect::Sets(|to, it| to.location.log_format_stream = Some(it))),
+    value: &Spec(
+        STREAM_FORMAT,
+        Effect::Sets(|to, (text, missing)| {
+            without_value(to, &missing);
+            to.location.log_format_stream = Some(text);
+        }),
+    ),
     doc: "Format of a log line for a TCP or UDP session",
     ..Row::NEW
 };
@@ -85,7 +93,13 @@ pub(crate) static SKIP_ACCESS_LOG_URLS: Row = Row {
 /// `log-format-upstream`, ConfigMap only.
 pub(crate) static LOG_FORMAT_UPSTREAM: Row = Row {
     name: "log-format-upstream",
-    value: &Spec(FORMAT, Effect::Sets(|to, it| to.location.log_format_upstream = Some(it))),
+    value: &Spec(
+        FORMAT,
+        Effect::Sets(|to, (text, missing)| {
+            without_value(to, &missing);
+            to.location.log_format_upstream = Some(text);
+        }),
+    ),
     doc: "Format of an access log line",
     ..Row::NEW
 };
@@ -251,18 +265,35 @@ const URLS: Grammar<(Vec<String>, Vec<String>)> = Grammar {
     bad: &[],
 };
 
-/// nginx' `log_format`, as written between single quotes.
-const FORMAT: Grammar<String> = Grammar {
-    words: "text with variables that nginx or ingress-nginx have",
-    read: |text| LogFormat::parse(text).is_ok().then(|| text.to_owned()),
+/// A log format, and the names of its variables that have no value.
+type Format = (String, Vec<Box<str>>);
+
+fn read(text: &str, parse: fn(&str) -> Result<LogFormat, NoFormat>) -> Option<Format> {
+    let format = parse(text).ok()?;
+    Some((text.to_owned(), format.missing().to_vec()))
+}
+
+/// Reports variables without a value. The other ones are logged: a line of another form would be lost to whoever reads
+/// the log.
+fn without_value(to: &mut Draft<'_>, missing: &[Box<str>]) {
+    for name in missing {
+        let name = shown(&format!("${name}"));
+        to.fault(Severity::Warning, format!("{name} has no value here: lines have nothing in its place"));
+    }
+}
+
+/// nginx' `log_format`, as written between single quotes. Variables may be any: snippets define some.
+const FORMAT: Grammar<Format> = Grammar {
+    words: "text with names of variables behind dollar signs",
+    read: |text| read(text, LogFormat::parse),
     good: &["$remote_addr ${status}", "{\"at\": \"$time_iso8601\", \"x\": \"$http_x_y\"}"],
-    bad: &["$nonsense", "a $ b", "${status"],
+    bad: &["a $ b", "${status"],
 };
 
 /// The log format of a TCP or UDP session.
-const STREAM_FORMAT: Grammar<String> = Grammar {
-    words: "text with variables that nginx has of streams",
-    read: |text| LogFormat::parse_stream(text).is_ok().then(|| text.to_owned()),
+const STREAM_FORMAT: Grammar<Format> = Grammar {
+    words: FORMAT.words,
+    read: |text| read(text, LogFormat::parse_stream),
     good: &["[$remote_addr] $protocol ${status}", "{\"at\": \"$time_iso8601\", \"sent\": $bytes_sent}"],
-    bad: &["$request_uri", "a $ b", "${status"],
+    bad: &["a $ b", "${status"],
 };

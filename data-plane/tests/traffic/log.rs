@@ -254,6 +254,20 @@ fn logged(format: &str, escape: (bool, bool), requests: &[&str]) -> Vec<String> 
     log.replace(&origin.address.to_string(), "ORIGIN").lines().map(str::to_owned).collect()
 }
 
+/// What ingress-nginx' map for `compute-full-forwarded-for` gives: the list as it came, and the peer.
+#[test]
+fn a_line_has_the_whole_list_of_clients_and_nothing_for_variables_of_nobody() {
+    let heads = [
+        "GET /echo HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: 9.9.9.9, 8.8.8.8\r\n\r\n",
+        "GET /echo HTTP/1.1\r\nHost: a.test\r\n\r\n",
+    ];
+    let format = "$status [$full_x_forwarded_for] [$uri_normalized] [$1]";
+    let expected = ["201 [9.9.9.9, 8.8.8.8, 127.0.0.1] [-] [-]", "201 [127.0.0.1] [-] [-]"];
+    assert_eq!(logged(format, (false, false), &heads), expected);
+    let expected = ["201 [9.9.9.9, 8.8.8.8, 127.0.0.1] [] []", "201 [127.0.0.1] [] []"];
+    assert_eq!(logged(format, (true, false), &heads), expected);
+}
+
 #[test]
 fn a_line_is_made_of_what_the_fleet_says() {
     let heads = [

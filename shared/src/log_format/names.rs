@@ -102,7 +102,7 @@ pub enum Value {
     UpstreamReceived,
     /// `$nginx_version`: the proxy's own.
     Version,
-    /// nginx has it, but it never has a value here.
+    /// It never has a value here: of a feature that does not exist, or defined by a snippet in nginx.
     Missing,
 }
 
@@ -123,7 +123,6 @@ const MISSING: &[&str] = &[
     "document_root",
     "fastcgi_path_info",
     "fastcgi_script_name",
-    "full_x_forwarded_for",
     "gzip_ratio",
     "http3",
     "invalid_referer",
@@ -187,6 +186,7 @@ impl Value {
             "pass_server_port" | "pass_port" => Self::OfAnswer(Variable::AccessPort),
             "escaped_request_uri" => Self::OfAnswer(Variable::EscapedRequestUri),
             "proxy_add_x_forwarded_for" => Self::OfHead(Variable::ForwardedFor),
+            "full_x_forwarded_for" => Self::OfHead(Variable::FullForwardedFor),
             "content_type" => Self::OfHead(Variable::ContentType),
             "content_length" => Self::OfHead(Variable::ContentLength),
             _ if MISSING.contains(&name) || MISSING_FAMILIES.iter().any(|it| of_name(it).is_some()) => {

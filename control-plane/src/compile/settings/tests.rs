@@ -521,6 +521,18 @@ fn every_other_key_is_reported() {
     assert_eq!(severities, [Unsupported, Warning, Warning, Unsupported, Unsupported]);
 }
 
+/// A public format of an article about ingress-nginx has `$uri_normalized`, which a map in `http-snippet` defines.
+#[test]
+fn a_log_format_stays_in_use_without_the_variables_that_have_no_value() {
+    let text = "{\"a\": \"$status\", \"b\": \"$uri_normalized\", \"c\": \"$geoip2_city\"}";
+    let (settings, faults) = compiled(&[("log-format-upstream", text)]);
+    assert_eq!(settings.defaults.log_format_upstream.as_deref(), Some(text));
+    let reasons: Vec<_> = faults.iter().map(|fault| (fault.severity, &*fault.reason)).collect();
+    let told = |name: &str| format!("\"{name}\" has no value here: lines have nothing in its place");
+    let told = [told("$uri_normalized"), told("$geoip2_city")];
+    assert_eq!(reasons, [(Severity::Warning, &*told[0]), (Severity::Warning, &*told[1])]);
+}
+
 /// It cannot touch a request, so it denies none.
 #[test]
 fn whatever_a_main_snippet_holds_denies_nothing() {

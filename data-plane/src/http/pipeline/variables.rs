@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use shared::clock;
-use shared::template::{Overlong, Template, Variable};
+use shared::template::{OfConnection, Overlong, Template, Variable};
 
 use super::{Exchange, forwarded, snippet_variables};
 use crate::access_log::Time;
@@ -137,6 +137,16 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
                 out.extend_from_slice(b", ");
             }
             out.extend_from_slice(&exchange.client_text());
+        }
+        Variable::FullForwardedFor => {
+            let list = field(Known::XForwardedFor);
+            if !list.is_empty() {
+                out.extend_from_slice(&list);
+                out.extend_from_slice(b", ");
+            }
+            if !facts::append(peer, OfConnection::ToldAddr, out) {
+                out.extend_from_slice(peer.address_text());
+            }
         }
         Variable::RequestId => {
             forwarded::identify(exchange, location.is_none_or(|it| it.policy.forwarding.makes_id));
