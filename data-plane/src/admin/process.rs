@@ -43,6 +43,18 @@ pub(super) fn append(metrics: &Metrics, constant: &str, out: &mut String) {
         family("read_bytes_total", "counter", "Bytes that it read", &[("", read)]);
         family("write_bytes_total", "counter", "Bytes that it wrote", &[("", written)]);
     }
+    // As each exporter has them that is written in Go, ingress-nginx among them.
+    for (name, kind, help, value) in [
+        ("cpu_seconds_total", "counter", "Time on processors", process.cpu),
+        ("start_time_seconds", "gauge", "When it began, since 1970", process.started),
+        ("resident_memory_bytes", "gauge", "Memory that it has", process.resident),
+        ("virtual_memory_bytes", "gauge", "Memory that it may address", process.addressed),
+    ] {
+        let _ = writeln!(
+            out,
+            "# HELP process_{name} {help}\n# TYPE process_{name} {kind}\nprocess_{name} {value}"
+        );
+    }
 }
 
 /// What Linux reports about this process.
@@ -100,6 +112,12 @@ mod tests {
             "nginx_ingress_controller_nginx_process_requests_total{a=\"b\"} 0",
         ] {
             assert!(out.lines().any(|found| found == line), "{line} is not in\n{out}");
+        }
+        for name in
+            ["cpu_seconds_total", "start_time_seconds", "resident_memory_bytes", "virtual_memory_bytes"]
+        {
+            let sample = out.lines().find_map(|line| line.strip_prefix(&format!("process_{name} ")));
+            assert!(sample.unwrap().parse::<f64>().unwrap() >= 0.0, "{name}");
         }
     }
 }
