@@ -97,7 +97,7 @@ fn place(purpose: Purpose, host: &[u8]) -> u64 {
     keyed(&[&[purpose as u8], &*host.to_ascii_lowercase()].concat())
 }
 
-/// What shows that an entry is one of this process: shorter than the text of a place, which has a purpose before 8 bytes.
+/// What shows that an entry is one of this process. It is of a text that no place has: those begin with a purpose.
 fn proof(place: u64) -> u64 {
     keyed(&[&[u8::MAX], &place.to_be_bytes()[..]].concat())
 }
