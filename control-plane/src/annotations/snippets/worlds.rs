@@ -12,6 +12,7 @@ use shared::pattern::{Allowance, Pattern, PatternError, Steps};
 use shared::policy::{ShortcutComparison, ShortcutRewrite, ShortcutTest, SnippetValue, SnippetVariable};
 use shared::template::{Template, Variable};
 
+use super::groups::named;
 use super::shortcuts::{self, Condition, Node, bytes, has_values, nodes};
 use super::tokens::Directive;
 use super::variables;
@@ -55,7 +56,8 @@ enum Found {
     /// What it was before the snippet: that of the host, or nothing.
     Before,
     /// The same, where nothing around this snippet is known to set it: conditions see an empty text. A variable that is
-    /// set by the host of another Ingress has that value in headers.
+    /// set by the host of another Ingress has that value in headers. Not in a snippet that refuses requests by such a
+    /// variable: somebody else may set what refuses them.
     Nothing,
 }
 
@@ -67,14 +69,28 @@ pub(super) enum Outcome {
     Asks(ShortcutTest),
 }
 
+/// Whether a snippet refuses requests by one of these variables.
+fn refuses_by(snippet: &[Directive], variables: &BTreeSet<String>) -> bool {
+    let refuses = |it: &Directive| {
+        let status = it.arguments().first().and_then(|status| status.parse().ok());
+        it.name() == "return" && status.is_some_and(|status: u16| status >= 400)
+    };
+    let asks =
+        |it: &Directive| it.arguments().iter().flat_map(|it| named(it)).any(|it| variables.contains(&it));
+    nodes(snippet).any(|Node { directive, inner }| {
+        directive.name() == "if" && asks(directive) && inner.iter().any(refuses)
+    })
+}
+
 impl Worlds {
     /// `set_before`: what may be set around the snippet; `None`: anything.
     pub(super) fn new(snippet: &[Directive], set_before: Option<&BTreeSet<String>>) -> Self {
         let late = snippet.iter().filter(|it| it.name() == "auth_request_set").filter_map(variables::target);
         let own = snippet.iter().filter(|it| it.name() == "set" && variables::sets_its_own(it));
         let own: BTreeSet<_> = own.filter_map(variables::target).take(MOST_VARIABLES).collect();
+        let is_guard = refuses_by(snippet, &own);
         let found = |name: &String| match set_before {
-            Some(names) if !names.contains(name) => Found::Nothing,
+            Some(names) if !is_guard && !names.contains(name) => Found::Nothing,
             _ => Found::Before,
         };
         let first = World {

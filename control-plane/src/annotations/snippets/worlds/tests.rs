@@ -165,9 +165,9 @@ fn usual_flags_are_decided() {
 #[test]
 fn what_nothing_has_set_is_empty() {
     for text in [
-        "if ($http_a ~ x) { set $c true; } if ($http_b = 1) { set $c \"${c}options\"; } if ($c = trueoptions) { return 403; }",
-        "if ($http_a) { set $f 1; } if ($f != 1) { return 403; }",
-        "if ($f) { return 403; } if ($f = '') { set $f 1; } if ($f = 1) { return 404 $f; }",
+        "if ($http_a ~ x) { set $c true; } if ($http_b = 1) { set $c \"${c}options\"; } if ($c = trueoptions) { return 204; }",
+        "if ($http_a) { set $f 1; } if ($f != 1) { return 204; }",
+        "if ($f) { return 204; } if ($f = '') { set $f 1; } if ($f = 1) { return 200 $f; }",
     ] {
         let directives = tokens::directives(text).unwrap();
         for request in requests() {
@@ -176,6 +176,14 @@ fn what_nothing_has_set_is_empty() {
             let around = Around { set_before: Some(["c".into(), "f".into()].into()), ..Around::default() };
             assert_eq!(sent_by(&directives, request, around), None, "another snippet may set it: {text}");
         }
+    }
+    // Somebody else may set what refuses.
+    for text in [
+        "if ($http_a) { set $f 1; } if ($f = 0) { return 403; }",
+        "set $g 0; if ($http_a) { set $f 1; } if ($f = 0) { set $g 1; } if ($g = 1) { return 404; }",
+    ] {
+        let directives = tokens::directives(text).unwrap();
+        assert!(requests().any(|request| sent_first(&directives, request).is_none()), "{text}");
     }
 }
 
