@@ -91,7 +91,7 @@ impl LogFormat {
         Self::parse_with(text, Value::of_stream)
     }
 
-    fn parse_with(text: &str, of: impl Fn(&str) -> Option<Value>) -> Result<Self, NoFormat> {
+    fn parse_with(text: &str, of: impl Fn(&str) -> Value) -> Result<Self, NoFormat> {
         if text.len() > LENGTH {
             return Err(NoFormat::Long);
         }
@@ -103,7 +103,7 @@ impl LogFormat {
             }
             let (name, behind) = name(&rest[at + 1..])?;
             // nginx ignores the case of a variable's name.
-            let value = of(&name.to_ascii_lowercase()).unwrap_or(Value::Missing);
+            let value = of(&name.to_ascii_lowercase());
             if value == Value::Missing && !missing.iter().any(|known| **known == *name) {
                 missing.push(name.into());
             }

@@ -106,78 +106,15 @@ pub enum Value {
     Missing,
 }
 
-/// Variables of nginx and ingress-nginx that a format may name, and that have no value here.
-const MISSING: &[&str] = &[
-    "ancient_browser",
-    "balancer_ewma_score",
-    "body_bytes_recv",
-    "connection_time",
-    "connection_upgrade",
-    "connections_active",
-    "connections_reading",
-    "connections_waiting",
-    "connections_writing",
-    "content_disposition",
-    "date_gmt",
-    "date_local",
-    "document_root",
-    "fastcgi_path_info",
-    "fastcgi_script_name",
-    "gzip_ratio",
-    "http3",
-    "invalid_referer",
-    "limit_conn_status",
-    "limit_rate",
-    "limit_req_status",
-    "literal_dollar",
-    "loggable",
-    "modern_browser",
-    "opentelemetry_context_b3",
-    "opentelemetry_context_traceparent",
-    "opentelemetry_context_tracestate",
-    "opentelemetry_span_id",
-    "opentelemetry_trace_id",
-    "proxy_internal_body_length",
-    "proxy_port",
-    "realip_remote_host",
-    "realpath_root",
-    "request_body",
-    "request_body_file",
-    "request_filename",
-    "secure_link",
-    "secure_link_expires",
-    "session_log_id",
-    "slice_range",
-    "ssl_ciphers",
-    "ssl_client_raw_cert",
-    "ssl_curves",
-    "ssl_early_data",
-    "ssl_session_id",
-    "tcpinfo_rcv_space",
-    "tcpinfo_rtt",
-    "tcpinfo_rttvar",
-    "tcpinfo_snd_cwnd",
-    "uid_got",
-    "uid_reset",
-    "uid_set",
-    "upstream_cache_status",
-    "upstream_last_server_name",
-    "upstream_queue_time",
-];
-
-/// Name prefixes of such variables.
-const MISSING_FAMILIES: &[&str] =
-    &["geoip_", "geoip2_", "sent_trailer_", "upstream_trailer_", "proxy_protocol_tlv_"];
-
 impl Value {
-    /// By its name, without the dollar sign; `None` if neither nginx nor Firth has it.
-    pub fn of(name: &str) -> Option<Self> {
+    /// By its name, without the dollar sign.
+    pub fn of(name: &str) -> Self {
         let of_name = |prefix: &str| name.strip_prefix(prefix).filter(|rest: &&str| !rest.is_empty());
         let field = |name: &str| -> Box<str> { name.replace('_', "-").to_ascii_lowercase().into() };
         if let Some(value) = Self::plain(name).or_else(|| Self::of_upstream(name)) {
-            return Some(value);
+            return value;
         }
-        Some(match name {
+        match name {
             "http_referer" => Self::Referer,
             "http_user_agent" => Self::UserAgent,
             "uri" | "document_uri" => Self::OfAnswer(Variable::Uri),
@@ -189,9 +126,6 @@ impl Value {
             "full_x_forwarded_for" => Self::OfHead(Variable::FullForwardedFor),
             "content_type" => Self::OfHead(Variable::ContentType),
             "content_length" => Self::OfHead(Variable::ContentLength),
-            _ if MISSING.contains(&name) || MISSING_FAMILIES.iter().any(|it| of_name(it).is_some()) => {
-                Self::Missing
-            }
             _ => {
                 if let Some(header) = of_name("http_") {
                     Self::OfHead(Variable::Header(field(header)))
@@ -206,10 +140,10 @@ impl Value {
                 } else if let Some(cookie) = of_name("upstream_cookie_") {
                     Self::CameCookie(cookie.into())
                 } else {
-                    return None;
+                    Self::Missing
                 }
             }
-        })
+        }
     }
 
     /// Whether it is known by the time the headers of a response are made, so that they may contain it.
@@ -228,8 +162,8 @@ impl Value {
     }
 
     /// The same for TCP and UDP sessions.
-    pub fn of_stream(name: &str) -> Option<Self> {
-        Some(match name {
+    pub fn of_stream(name: &str) -> Self {
+        match name {
             "protocol" => Self::Transport,
             "bytes_received" => Self::BytesReceived,
             "session_time" => Self::SessionTime,
@@ -257,13 +191,9 @@ impl Value {
             | "proxy_protocol_addr"
             | "proxy_protocol_port"
             | "proxy_protocol_server_addr"
-            | "proxy_protocol_server_port" => {
-                return Self::plain(name);
-            }
-            "upstream_first_byte_time" | "upstream_session_time" => Self::Missing,
-            _ if name.starts_with("ssl_") || name.starts_with("geoip2_") => Self::Missing,
-            _ => return None,
-        })
+            | "proxy_protocol_server_port" => Self::plain(name).unwrap_or(Self::Missing),
+            _ => Self::Missing,
+        }
     }
 
     fn plain(name: &str) -> Option<Self> {

@@ -357,7 +357,7 @@ impl Headers {
             Variable::Named(name) if self.variables.contains(&**name) => true,
             // What matched the star of the host.
             Variable::Named(name) if **name == *"subdomain" => true,
-            Variable::Named(name) => Value::of(name).is_some_and(|value| knows(&value)),
+            Variable::Named(name) => knows(&Value::of(name)),
             Variable::Capture(_) => self.has_groups,
             Variable::User => self.has_user,
             _ => true,

@@ -9,7 +9,7 @@ use crate::access_log::seconds;
 
 /// The value of a variable in the headers of a response with this status; `None` if it has none by then.
 pub(in crate::http::pipeline) fn value(info: &RequestInfo, status: u16, name: &str) -> Option<Vec<u8>> {
-    let value = Value::of(name).filter(Value::is_known_with_headers)?;
+    let value = Some(Value::of(name)).filter(Value::is_known_with_headers)?;
     let (mut out, list) = (Vec::new(), info.attempts.list());
     match value {
         Value::Status => number(status.into(), &mut out),
