@@ -376,7 +376,7 @@ impl Metrics {
     }
 
     fn read_source(&self, source: &Freshness) {
-        let unheard = source.unheard().map_or(0.0, |it| it.span(clock::now()).as_secs_f64());
+        let unheard = source.unheard().map_or(0.0, |it| it.since.span(clock::now()).as_secs_f64());
         self.unheard_seconds.set(unheard);
         let (forbidden, failing) = (source.forbidden(), source.failing());
         for kind in ObjectKind::ALL {
@@ -387,7 +387,7 @@ impl Metrics {
             self.relists.get_or_create(&label).set(figures.relists as i64);
             self.broken.get_or_create(&label).set(figures.broken as i64);
             self.forbidden.get_or_create(&label).set(count as i64);
-            let spans = failing.iter().filter(|it| it.kind == kind).map(|it| it.span(clock::now()));
+            let spans = failing.iter().filter(|it| it.kind == kind).map(|it| it.since.span(clock::now()));
             self.failing_seconds.get_or_create(&label).set(spans.max().unwrap_or_default().as_secs_f64());
             if let Some(heard) = figures.heard {
                 let at = heard.duration_since(UNIX_EPOCH).unwrap_or_default();

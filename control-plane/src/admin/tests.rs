@@ -14,6 +14,7 @@ use crate::enrol::folder::Folder;
 use crate::enrol::keeper::{Keeper, Moment};
 use crate::enrol::vault::Vault;
 use crate::freshness::{Failing, Forbidden, Unheard};
+use crate::moment::Since;
 use crate::objects::ObjectKind;
 use crate::store::{Changes, Store};
 
@@ -88,7 +89,8 @@ fn who_cannot_read_a_kind_is_ready_and_says_since_when() {
     let text = |path| String::from_utf8(pages.page(path, None).unwrap().body.into_bytes().to_vec()).unwrap();
     let series = "firth_control_source_failing_seconds{kind=\"Secret\"}";
     assert!(text("/metrics").contains(&format!("{series} 0.0\n")), "{}", text("/metrics"));
-    let since = (clock::now().checked_sub(Duration::from_secs(35)).unwrap(), std::time::UNIX_EPOCH);
+    let at = clock::now().checked_sub(Duration::from_secs(35)).unwrap();
+    let since = Since { at, wall: std::time::UNIX_EPOCH };
     let (kind, reason) = (ObjectKind::Secret, "a list was refused with 500: no".into());
     pages.start.source.note_failing(Failing { kind, list: "secrets".into(), since, reason });
     let said = "ok\nreading secrets fails since 1970-01-01T00:00:00Z (a list was refused with 500: no): what was read before stays in \
@@ -102,7 +104,8 @@ fn who_does_not_hear_its_source_is_ready_and_says_since_when() {
     let pages = pages(None);
     let text = |path| String::from_utf8(pages.page(path, None).unwrap().body.into_bytes().to_vec()).unwrap();
     assert!(text("/metrics").contains("firth_control_source_unheard_seconds 0.0\n"));
-    let since = (clock::now().checked_sub(Duration::from_secs(35)).unwrap(), std::time::UNIX_EPOCH);
+    let at = clock::now().checked_sub(Duration::from_secs(35)).unwrap();
+    let since = Since { at, wall: std::time::UNIX_EPOCH };
     pages.start.source.note_unheard(Some(Unheard { since, reason: "no answer for 5 s".into() }));
     let said = "ok\nthis replica has not heard the API server since 1970-01-01T00:00:00Z (no answer for 5 s): what it knew then stays \
                 in use, and what was changed or decided later is not seen\n";

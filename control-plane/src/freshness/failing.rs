@@ -2,9 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
 
-use crate::moment::utc;
+use crate::moment::Since;
 use crate::objects::ObjectKind;
 
 /// A list whose requests, or those of its watch, fail: what was read of it stays in use.
@@ -15,17 +14,12 @@ pub struct Failing {
     /// Its name for people.
     pub list: Arc<str>,
     /// Since when.
-    pub since: (Instant, SystemTime),
+    pub since: Since,
     /// What became of the newest request.
     pub reason: Arc<str>,
 }
 
 impl Failing {
-    /// For how long.
-    pub fn span(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.since.0)
-    }
-
     /// What is said where something is offered.
     pub fn stays(&self) -> String {
         format!("{self}: what was read before stays in use, and what changes is seen late or not at all")
@@ -34,7 +28,7 @@ impl Failing {
 
 impl fmt::Display for Failing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let since = utc(self.since.1).unwrap_or_default();
-        write!(f, "reading {} fails since {since} ({})", self.list, self.reason)
+        let Self { list, since, reason, .. } = self;
+        write!(f, "reading {list} fails since {since} ({reason})")
     }
 }

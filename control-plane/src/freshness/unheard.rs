@@ -2,25 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
 
-use crate::moment::utc;
+use crate::moment::Since;
 
 /// A source that does not answer: what was read of it stays in use, and nothing newer is seen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unheard {
     /// When it last answered; at the earliest the start of this process.
-    pub since: (Instant, SystemTime),
+    pub since: Since,
     /// What became of the newest question.
     pub reason: Arc<str>,
 }
 
 impl Unheard {
-    /// For how long.
-    pub fn span(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.since.0)
-    }
-
     /// What is said of a replica that offers something.
     pub fn stays(&self) -> String {
         format!("{self}: what it knew then stays in use, and what was changed or decided later is not seen")
@@ -30,6 +24,6 @@ impl Unheard {
 impl fmt::Display for Unheard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { since, reason } = self;
-        write!(f, "has not heard the API server since {} ({reason})", utc(since.1).unwrap_or_default())
+        write!(f, "has not heard the API server since {since} ({reason})")
     }
 }

@@ -10,6 +10,7 @@ use shared::version::{Claim, Lineage};
 use tokio_stream::StreamExt as _;
 
 use crate::freshness::{Failing, Forbidden, Unheard};
+use crate::moment::Since;
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::problem::{Problem, Severity};
 use crate::serve::message::Hello;
@@ -378,8 +379,8 @@ async fn what_may_not_be_read_is_among_the_problems() {
     source.note_allowed(&Forbidden { kind: ObjectKind::Service, reason: "services is forbidden".into() });
     assert_eq!(listed(&bench).await.len(), 4);
 
-    let unheard =
-        Unheard { since: (clock::now(), std::time::UNIX_EPOCH), reason: "no answer for 5 s".into() };
+    let since = Since { at: clock::now(), wall: std::time::UNIX_EPOCH };
+    let unheard = Unheard { since, reason: "no answer for 5 s".into() };
     source.note_unheard(Some(unheard));
     let told = listed(&bench).await;
     assert_eq!((&*told[0].0, told.len()), ("API server", 5));
@@ -396,7 +397,7 @@ async fn what_may_not_be_read_is_among_the_problems() {
 async fn lists_that_fail_are_said_of_kinds_objects_and_replicas() {
     let mut bench = bench();
     bench.host("one");
-    let since = (clock::now(), std::time::UNIX_EPOCH);
+    let since = Since { at: clock::now(), wall: std::time::UNIX_EPOCH };
     let reason = "a list was refused with 500: no";
     for (kind, list) in [
         (ObjectKind::Secret, "secrets in the namespace firth (decisions)"),
@@ -596,7 +597,7 @@ async fn all_is_said_only_where_all_were_heard() {
     let told = said().await.fleet;
     assert_eq!((&*told[1].object, told[1].reason.ends_with(reason)), ("Service", true), "{told:?}");
     bench.inspect.start.source.note_allowed(&services);
-    let since = (clock::now(), std::time::UNIX_EPOCH);
+    let since = Since { at: clock::now(), wall: std::time::UNIX_EPOCH };
     let failing = Failing { kind: ObjectKind::Service, list: "services".into(), since, reason: "503".into() };
     bench.inspect.start.source.note_failing(failing);
     let told = said().await.fleet;

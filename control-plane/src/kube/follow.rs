@@ -3,11 +3,10 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use futures::io::{AsyncBufRead, AsyncBufReadExt as _};
 use kube::Client;
-use shared::clock;
 use shared::name::ObjectName;
 use tokio::sync::{mpsc, watch};
 
@@ -19,6 +18,7 @@ use super::watch::{Change, Revision, Todo, Watch, WatchInput, WatchOutput};
 use super::wire::{self, Decode};
 use super::{KubeError, now};
 use crate::freshness::{Failing, Forbidden, Freshness, ReadTo};
+use crate::moment::Since;
 use crate::objects::ObjectRef;
 
 /// Timeout of a list, which may be long.
@@ -212,8 +212,7 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
             }
             WatchOutput::Removed { first, uid, gone, before } => self.note_removed(first, uid, gone, before),
             WatchOutput::Failing { since, reason } => {
-                let wall = clock::wall().checked_sub(now().saturating_duration_since(since));
-                let since = (since, wall.unwrap_or(SystemTime::UNIX_EPOCH));
+                let since = Since::earlier(since, now());
                 let (kind, list) = (self.collection.kind, self.collection.list_name().into());
                 self.freshness.note_failing(Failing { kind, list, since, reason: reason.into() });
             }

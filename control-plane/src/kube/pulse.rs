@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use kube::Client;
-use shared::clock;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -15,6 +14,7 @@ use super::ask::{AskError, within};
 use super::collection::Collection;
 use super::{KubeError, now};
 use crate::freshness::{Freshness, Unheard};
+use crate::moment::Since;
 
 /// Interval of the questions.
 const EVERY: Duration = Duration::from_secs(5);
@@ -28,11 +28,11 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// # Errors
 /// Never.
 pub(super) async fn keep(client: Client, probe: Collection, freshness: Freshness) -> Result<(), KubeError> {
-    let mut heard = (now(), clock::wall());
+    let mut heard = Since::new(now());
     let mut looked = (heard, freshness.times_heard());
     loop {
         sleep(EVERY).await;
-        let asked = (now(), clock::wall());
+        let asked = Since::new(now());
         let answer = ask(&client, &probe).await;
         let (before, times) = std::mem::replace(&mut looked, (asked, freshness.times_heard()));
         let is_any = looked.1 != times;
@@ -46,7 +46,7 @@ pub(super) async fn keep(client: Client, probe: Collection, freshness: Freshness
                 heard = before;
                 said(&freshness, None);
             }
-            Err(reason) if now().saturating_duration_since(heard.0) >= SILENCE => {
+            Err(reason) if heard.span(now()) >= SILENCE => {
                 said(&freshness, Some(Unheard { since: heard, reason: reason.into() }));
             }
             Err(_) => {}
@@ -69,7 +69,7 @@ fn said(freshness: &Freshness, unheard: Option<Unheard>) {
     match (freshness.unheard(), &unheard) {
         (None, Some(begins)) => warn!("this replica {}", begins.stays()),
         (Some(before), None) => {
-            info!(seconds = before.span(now()).as_secs(), "the API server answers again");
+            info!(seconds = before.since.span(now()).as_secs(), "the API server answers again");
         }
         _ => {}
     }
@@ -108,7 +108,7 @@ mod tests {
             assert_eq!(freshness.unheard(), None, "{code}: it may be a moment");
             sleep(SILENCE * 2).await;
             let unheard = freshness.unheard().expect("that is said");
-            assert!(unheard.since.0 <= begins && unheard.span(begins) <= EVERY, "{code}");
+            assert!(unheard.since.at <= begins && unheard.since.span(begins) <= EVERY, "{code}");
             assert!(unheard.reason.ends_with(reason), "{unheard}");
             let since = unheard.since;
             sleep(SILENCE * 9).await;
@@ -133,6 +133,6 @@ mod tests {
         let last = now();
         sleep(SILENCE * 3).await;
         let unheard = freshness.unheard().expect("nothing is heard any more");
-        assert!(unheard.since.0 <= last && unheard.span(last) <= EVERY * 2, "{unheard:?}");
+        assert!(unheard.since.at <= last && unheard.since.span(last) <= EVERY * 2, "{unheard:?}");
     }
 }

@@ -95,6 +95,7 @@ impl Start {
 mod tests {
     use super::*;
     use crate::freshness::{Failing, Unheard};
+    use crate::moment::Since;
 
     #[test]
     fn what_may_not_be_read_is_told_as_the_api_server_says_it() {
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!(start.missing(), format!("{waits}. Grant get, list and watch: {reason}"));
         start.source.note_allowed(&services);
         assert_eq!(start.missing(), waits);
-        let since = (shared::clock::now(), std::time::UNIX_EPOCH);
+        let since = Since { at: shared::clock::now(), wall: std::time::UNIX_EPOCH };
         start.source.note_unheard(Some(Unheard { since, reason: "no answer".into() }));
         let unheard = "This replica has not heard the API server since 1970-01-01T00:00:00Z (no answer)";
         assert_eq!(start.missing(), format!("{waits}. {unheard}"));
