@@ -99,9 +99,14 @@ fn remove_dots(path: &[u8]) -> Vec<u8> {
 /// `path.Clean`, Node's `path.normalize` and Python's `posixpath.normpath` leave none.
 pub(super) fn without_dots(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     let resolved = remove_dots(path);
-    let ends = matches!(path.rsplit(|b| *b == b'/').next(), Some(b"." | b".."));
-    let bare = resolved.strip_suffix(b"/").filter(|bare| ends && !bare.is_empty()).map(<[u8]>::to_vec);
+    let bare = bare(path, &resolved);
     std::iter::once(resolved).chain(bare)
+}
+
+/// What was made of a path, without a slash at its end that the path does not have; the root stays.
+pub(super) fn bare(path: &[u8], made: &[u8]) -> Option<Vec<u8>> {
+    let bare = made.strip_suffix(b"/").filter(|bare| !bare.is_empty() && !path.ends_with(b"/"));
+    bare.map(<[u8]>::to_vec)
 }
 
 /// Merges repeated slashes.

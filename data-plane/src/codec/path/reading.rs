@@ -3,7 +3,7 @@
 use memchr::memchr;
 
 use super::octets::{
-    cut_parameters, decode_except_slashes, decode_leniently, decode_necessary, decode_spelled,
+    bare, cut_parameters, decode_except_slashes, decode_leniently, decode_necessary, decode_spelled,
     decode_unreserved, ended_by, has_other_spelling, merge, to_slashes, without_dots,
 };
 use super::{Normalised, re_encode};
@@ -153,12 +153,12 @@ impl Parameters {
     }
 
     /// What is left of a path after this many rounds.
-    fn cut(self, path: Vec<u8>, rounds: usize) -> Vec<u8> {
+    fn cut(self, mut path: Vec<u8>, rounds: usize) -> Vec<u8> {
         match self {
             Self::CutAfter(at) if at == rounds => cut_parameters(&path),
             Self::EndsAfter(at) if at == rounds => {
-                let end = ended_by(&path, b";").map_or(path.len(), <[u8]>::len);
-                path[..end].to_vec()
+                path.truncate(ended_by(&path, b";").map_or(path.len(), <[u8]>::len));
+                path
             }
             _ => path,
         }
@@ -366,8 +366,7 @@ impl Found {
 /// What a reader made of a raw path. A slash at its end that was not one there is none for who splits the path before
 /// it decodes its segments, as file servers do.
 fn with_and_without_slash(raw: &[u8], path: Vec<u8>) -> impl Iterator<Item = Vec<u8>> {
-    let bare = path.strip_suffix(b"/").filter(|bare| !bare.is_empty() && !raw.ends_with(b"/"));
-    let bare = bare.map(<[u8]>::to_vec);
+    let bare = bare(raw, &path);
     std::iter::once(path).chain(bare)
 }
 
