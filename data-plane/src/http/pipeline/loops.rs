@@ -11,13 +11,12 @@
 
 use std::sync::OnceLock;
 
-use shared::tls::join::hex;
 use shared::tls::random;
 
 use crate::codec::head::{Fields, Known};
 
 /// What comes before the value of an entry.
-const NAME: &[u8] = b"firth;by=";
+const NAME: &str = "firth;by=";
 
 /// How many of its own requests a request may come from. An auth service behind the same proxy may have one, too.
 const MOST: usize = 4;
@@ -74,9 +73,9 @@ impl Came {
     /// an Ingress sets has taken them away.
     pub(super) fn mark(self, fields: &mut Fields, purpose: Purpose, host: &[u8]) {
         let place = place(purpose, host);
-        let [there, proof] = [place, proof(place)].map(u64::to_be_bytes);
+        let entry = format!("{NAME}{place:016x}{:016x}", proof(place));
         for _ in own(fields).count()..=self.times {
-            fields.add(Known::CdnLoop, [NAME, hex(&[there, proof].concat()).as_bytes()].concat());
+            fields.add(Known::CdnLoop, &entry);
         }
     }
 }
@@ -85,7 +84,7 @@ impl Came {
 fn own(fields: &Fields) -> impl Iterator<Item = u64> {
     let entries = fields.all(Known::CdnLoop).flat_map(|list| list.split(|byte| *byte == b','));
     entries.filter_map(|entry| {
-        let value = str::from_utf8(entry.trim_ascii().strip_prefix(NAME)?).ok()?;
+        let value = str::from_utf8(entry.trim_ascii()).ok()?.strip_prefix(NAME)?;
         let number = |digits: Option<&str>| u64::from_str_radix(digits?, 16).ok();
         let place = number(value.get(..16))?;
         (value.len() == 32 && number(value.get(16..)) == Some(proof(place))).then_some(place)
