@@ -234,15 +234,11 @@ fn is_ours(known: Known, name: &[u8]) -> bool {
         | Known::XForwardedPort
         | Known::XForwardedProto
         | Known::XForwardedScheme
-        | Known::XForwardedPrefix
         | Known::XScheme
-        | Known::XOriginalUri
-        | Known::XOriginalUrl
-        | Known::XOriginalMethod
         | Known::XOriginalForwardedFor
         | Known::XOriginalForwardedHost => true,
         // The result must not depend on whether the name is a [`Known`] one.
-        _ => begins(name, b"x-original-") || begins(name, b"ssl-client-") || is_rewrite_url(name),
+        _ => is_told(known, name) || begins(name, b"x-original-") || begins(name, b"ssl-client-"),
     }
 }
 
@@ -251,14 +247,10 @@ fn is_ours(known: Known, name: &[u8]) -> bool {
 pub(super) fn is_told(known: Known, name: &[u8]) -> bool {
     match known {
         Known::XForwardedPrefix | Known::XOriginalUri | Known::XOriginalUrl | Known::XOriginalMethod => true,
-        Known::Other => begins(name, b"x-original-") || is_rewrite_url(name),
+        // Frameworks route by the latter as by `X-Original-URL`.
+        Known::Other => begins(name, b"x-original-") || name.eq_ignore_ascii_case(b"x-rewrite-url"),
         _ => false,
     }
-}
-
-/// Frameworks route by it as by `X-Original-URL`.
-fn is_rewrite_url(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"x-rewrite-url")
 }
 
 fn begins(name: &[u8], prefix: &[u8]) -> bool {
