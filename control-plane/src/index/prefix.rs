@@ -55,7 +55,7 @@ impl Prefix {
         Fault { field: self.restored_text(fault.field), reason: self.restored_text(fault.reason), ..fault }
     }
 
-    /// The same for a text.
+    /// The same for a text that names annotations.
     pub(super) fn restored_text(&self, text: String) -> String {
         if text.contains(PREFIX) { text.replace(PREFIX, &self.0) } else { text }
     }

@@ -71,10 +71,7 @@ impl Index {
                 "ingress contains invalid paths: path {path} cannot be used with pathType {kind}"
             ));
         }
-        self.annotations_refusal(ingress).map_err(|text| match &self.options.prefix {
-            Some(prefix) => prefix.restored_text(text),
-            None => text,
-        })?;
+        self.annotations_refusal(ingress).map_err(|text| self.in_own_names(text))?;
         let version = Version::of(Object::Ingress(Arc::clone(ingress)));
         if let Some(fault) = version.faults(&self.allowed).first() {
             return Err(self.text_of(fault));
@@ -90,11 +87,15 @@ impl Index {
 
     /// A fault as text, with the owner's annotation prefix.
     fn text_of(&self, fault: &Fault) -> String {
-        let Fault { field, reason, .. } = match &self.options.prefix {
-            Some(prefix) => prefix.restored(fault.clone()),
-            None => fault.clone(),
-        };
-        if field.is_empty() { reason } else { format!("{field}: {reason}") }
+        let Fault { field, reason, .. } = fault;
+        self.in_own_names(if field.is_empty() { reason.clone() } else { format!("{field}: {reason}") })
+    }
+
+    fn in_own_names(&self, text: String) -> String {
+        match &self.options.prefix {
+            Some(prefix) => prefix.restored_text(text),
+            None => text,
+        }
     }
 
     /// Checks names and texts of annotations, whatever their meaning.
