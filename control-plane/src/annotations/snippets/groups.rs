@@ -15,8 +15,7 @@ const SIGNS: [&str; 2] = ["(?<", "(?P<"];
 /// A snippet with a `set` for each of these groups in the block of its `if`, before all others. Those that nothing asks for
 /// are left out: a `set` ends what is known of headers in that block.
 pub(super) fn spelled_out(directives: &[Directive], room: &mut Allowance) -> Vec<Directive> {
-    let texts = directives.iter().flat_map(Directive::arguments);
-    let asked: BTreeSet<String> = texts.flat_map(|text| named(text)).collect();
+    let asked: BTreeSet<String> = used(directives).collect();
     let mut out = Vec::with_capacity(directives.len());
     for directive in directives {
         out.push(directive.clone());
@@ -89,7 +88,12 @@ fn numbers(pattern: &str, room: &mut Allowance) -> Vec<(String, u8)> {
     names.into_iter().filter(is_free).filter_map(number).collect()
 }
 
-/// The variables of a text that have no meaning of their own.
+/// The variables in directives that have no meaning of their own.
+pub(super) fn used<'d>(directives: impl IntoIterator<Item = &'d Directive>) -> impl Iterator<Item = String> {
+    directives.into_iter().flat_map(Directive::arguments).flat_map(|text| named(text))
+}
+
+/// The same of a text.
 pub(super) fn named(text: &str) -> Vec<String> {
     let template = Template::parse(text);
     let named = template.variables().filter_map(|it| match it {

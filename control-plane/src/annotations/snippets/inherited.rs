@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::groups::{self, named};
+use super::groups;
 use super::shortcuts::{Condition, Node, nodes};
 use super::tokens::Directive;
 use super::variables;
@@ -15,9 +15,7 @@ const MOVES: [&str; 2] = ["break", "rewrite"];
 /// What a server-snippet sets for the requests that it lets through, as directives to stand before those of a location; none
 /// if nothing there uses it, or the path may be another one by then. `asked`: other names that are used.
 pub(super) fn sets(server: &[Directive], location: &[Directive], asked: &BTreeSet<String>) -> Vec<Directive> {
-    let mut used: BTreeSet<_> =
-        location.iter().flat_map(Directive::arguments).flat_map(|it| named(it)).collect();
-    used.extend(asked.iter().cloned());
+    let used: BTreeSet<_> = groups::used(location).chain(asked.iter().cloned()).collect();
     let moves = |it: &Directive| MOVES.contains(&it.name());
     if server.iter().any(moves) || !server.iter().flat_map(names).any(|name| used.contains(&name)) {
         return Vec::new();

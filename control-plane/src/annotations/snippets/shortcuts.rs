@@ -131,7 +131,7 @@ impl Taken {
         // Headers are set when all of these are done.
         for it in rest.iter_mut().filter(|it| it.depth == 0 && SETS_HEADERS.contains(&it.name())) {
             *it = it.replaced(|text| Some(worlds.settled(text))).unwrap_or_else(|| it.clone());
-            used.extend(it.arguments().iter().flat_map(|text| named(text)));
+            used.extend(groups::used([&*it]));
         }
         taken.variables = worlds.variables(&used);
         // Each is compiled where it stands.

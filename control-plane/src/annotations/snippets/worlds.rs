@@ -12,7 +12,7 @@ use shared::pattern::{Allowance, Pattern, PatternError, Steps};
 use shared::policy::{ShortcutComparison, ShortcutRewrite, ShortcutTest, SnippetValue, SnippetVariable};
 use shared::template::{Template, Variable};
 
-use super::groups::named;
+use super::groups;
 use super::shortcuts::{self, Condition, Node, bytes, has_values, nodes};
 use super::tokens::Directive;
 use super::variables;
@@ -75,8 +75,7 @@ fn refuses_by(snippet: &[Directive], variables: &BTreeSet<String>) -> bool {
         let status = it.arguments().first().and_then(|status| status.parse().ok());
         it.name() == "return" && status.is_some_and(|status: u16| status >= 400)
     };
-    let asks =
-        |it: &Directive| it.arguments().iter().flat_map(|it| named(it)).any(|it| variables.contains(&it));
+    let asks = |it: &Directive| groups::used([it]).any(|name| variables.contains(&name));
     nodes(snippet).any(|Node { directive, inner }| {
         directive.name() == "if" && asks(directive) && inner.iter().any(refuses)
     })
