@@ -70,27 +70,18 @@ fn hosts(table: &HostTable) -> Vec<Arc<HostEntry>> {
 fn certificates(scrape: Scrape, table: &Arc<HostTable>, labels: &Constant) -> Scrape {
     let ends = ("ssl_expire_time_seconds", "gauge", "When the certificate of a host ends, since 1970");
     let infos = ("ssl_certificate_info", "gauge", "The certificate of a host");
-    let end = |text: String, leaf: &X509Certificate<'_>| (text, leaf.validity().not_after.timestamp() as f64);
-    let all = || {
-        let table = Arc::clone(table);
-        move || hosts(&table)
-    };
-    let of = || (Arc::clone(table), labels.clone());
-    let ((table, labels), (of_infos, labels_of_infos)) = (of(), of());
-    scrape.with_samples(ends, all(), move |host| certificate(&table, &host, &labels, end)).with_samples(
-        infos,
-        all(),
-        move |host| certificate(&of_infos, &host, &labels_of_infos, info),
-    )
+    [(ends, end as OfLeaf), (infos, info)].into_iter().fold(scrape, |scrape, (family, sample)| {
+        let (listed, table, labels) = (Arc::clone(table), Arc::clone(table), labels.clone());
+        let samples = move |host: Arc<HostEntry>| certificate(&table, &host, &labels, sample);
+        scrape.with_samples(family, move || hosts(&listed), samples)
+    })
 }
 
+/// Makes a sample of a certificate with these labels.
+type OfLeaf = fn(String, &X509Certificate<'_>) -> Sample;
+
 /// The sample of a host's certificate, if it has one.
-fn certificate(
-    table: &HostTable,
-    host: &HostEntry,
-    labels: &Constant,
-    sample: impl FnOnce(String, &X509Certificate<'_>) -> Sample,
-) -> Option<Sample> {
+fn certificate(table: &HostTable, host: &HostEntry, labels: &Constant, sample: OfLeaf) -> Option<Sample> {
     let (secret, certificate) = table.shown(host)?;
     let certificate = certificate.shown();
     let (_, leaf) = X509Certificate::from_der(certificate.cert.first()?).ok()?;
@@ -102,6 +93,10 @@ fn certificate(
     label(&mut text, "namespace", namespace);
     label(&mut text, "secret_name", name);
     Some(sample(text, &leaf))
+}
+
+fn end(text: String, leaf: &X509Certificate<'_>) -> Sample {
+    (text, leaf.validity().not_after.timestamp() as f64)
 }
 
 /// Adds labels about its issuer and its key.
