@@ -34,8 +34,8 @@ fn weight(parameter: &str) -> Option<f32> {
 
 /// A body in gzip, if it is long enough.
 pub(super) fn compress(body: &[u8]) -> Option<Vec<u8>> {
-    let mut encoder = Encoder::new();
     (body.len() >= WORTHWHILE).then(|| {
+        let mut encoder = Encoder::new();
         encoder.push(body);
         encoder.end();
         encoder.take()
