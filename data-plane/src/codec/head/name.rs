@@ -144,14 +144,16 @@ impl Known {
     }
 
     /// The bits of all hop-by-hop names.
-    pub(crate) const HOP_BY_HOP: u128 = Self::Connection.bit()
-        | Self::TransferEncoding.bit()
-        | Self::Upgrade.bit()
-        | Self::Te.bit()
-        | Self::Trailer.bit()
-        | Self::KeepAlive.bit()
-        | Self::ProxyConnection.bit()
-        | Self::Http2Settings.bit();
+    pub(crate) const HOP_BY_HOP: u128 = Self::bits(&[
+        Self::Connection,
+        Self::TransferEncoding,
+        Self::Upgrade,
+        Self::Te,
+        Self::Trailer,
+        Self::KeepAlive,
+        Self::ProxyConnection,
+        Self::Http2Settings,
+    ]);
 
     /// Whether only the writer decides about such a field: it is never copied from the received head.
     pub(crate) fn is_framing(self) -> bool {

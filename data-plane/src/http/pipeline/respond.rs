@@ -28,20 +28,24 @@ const OURS: &str = "firth";
 
 /// Headers of backends that are not meant for clients (as in ingress-nginx), and one that old servers used to pad
 /// heads with.
-const FOR_PROXIES: u128 = Known::XAccelRedirect.bit()
-    | Known::XAccelExpires.bit()
-    | Known::XAccelLimitRate.bit()
-    | Known::XAccelBuffering.bit()
-    | Known::XAccelCharset.bit()
-    | Known::XPad.bit();
+const FOR_PROXIES: u128 = Known::bits(&[
+    Known::XAccelRedirect,
+    Known::XAccelExpires,
+    Known::XAccelLimitRate,
+    Known::XAccelBuffering,
+    Known::XAccelCharset,
+    Known::XPad,
+]);
 
 /// Headers of backends that nginx passes on once: the first line counts.
-const ONCE: u128 = Known::ContentType.bit()
-    | Known::Location.bit()
-    | Known::LastModified.bit()
-    | Known::ETag.bit()
-    | Known::Expires.bit()
-    | Known::Server.bit();
+const ONCE: u128 = Known::bits(&[
+    Known::ContentType,
+    Known::Location,
+    Known::LastModified,
+    Known::ETag,
+    Known::Expires,
+    Known::Server,
+]);
 
 /// Turns a response into the one that the client gets.
 pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
