@@ -19,6 +19,15 @@ fn page(metrics: &Metrics, rules: &Rules) -> Vec<String> {
     str::from_utf8(&page).unwrap().lines().map(str::to_owned).collect()
 }
 
+/// Of one worker, where unknown hosts are counted by name.
+fn of_any_host() -> (Arc<Rules>, Metrics, Requests) {
+    let said = RulesConfig { per_undefined_host: Some(true), ..RulesConfig::default() };
+    let (rules, metrics) = (Arc::new(Rules::new(&said)), Metrics::new(1));
+    let mut requests = Requests::new(metrics.worker(0));
+    requests.follow(Some(&rules));
+    (rules, metrics, requests)
+}
+
 /// Values of the counter by their labels, without those of the controller.
 fn counted(metrics: &Metrics, rules: &Rules) -> Vec<String> {
     let lines = page(metrics, rules).into_iter();
@@ -198,11 +207,7 @@ fn hosts_that_nobody_has_are_counted_where_that_is_asked_for() {
 /// An Ingress without a host takes requests for all hosts: they are distinguished by host, and counted under it.
 #[test]
 fn requests_of_a_hostless_ingress_are_counted_by_host() {
-    let rules =
-        Arc::new(Rules::new(&RulesConfig { per_undefined_host: Some(true), ..RulesConfig::default() }));
-    let metrics = Metrics::new(1);
-    let mut requests = Requests::new(metrics.worker(0));
-    requests.follow(Some(&rules));
+    let (rules, metrics, mut requests) = of_any_host();
     let place =
         |path: &str| RequestLabels::new(&"ingress/ns/web/_".into(), Some(&"ns/echo/80".into()), &path.into());
     let (one, two) = (place("/"), place("/two"));
@@ -328,11 +333,7 @@ fn every_path_has_its_series_beyond_the_room_for_all_kinds() {
 
 #[test]
 fn names_that_clients_bring_leave_room_to_declared_paths() {
-    let rules =
-        Arc::new(Rules::new(&RulesConfig { per_undefined_host: Some(true), ..RulesConfig::default() }));
-    let metrics = Metrics::new(1);
-    let mut requests = Requests::new(metrics.worker(0));
-    requests.follow(Some(&rules));
+    let (rules, metrics, mut requests) = of_any_host();
     let (declared, nobody) = (place("ns/web", "/"), RequestLabels::of_host(&NO_HOST.into(), None));
     let alias = Request { host: Some("alias.test"), ..request("GET", 503) };
     for status in 100..500 {
@@ -375,10 +376,7 @@ proptest! {
     /// Whatever clients request from unknown hosts with any method, the number of series is bounded.
     #[test]
     fn clients_make_no_series(asked in prop::collection::vec(("[A-Z]{1,12}", "[a-z]{1,20}", 100..1000_u16), 0..600)) {
-        let rules = Arc::new(Rules::new(&RulesConfig { per_undefined_host: Some(true), ..RulesConfig::default() }));
-        let metrics = Metrics::new(1);
-        let mut requests = Requests::new(metrics.worker(0));
-        requests.follow(Some(&rules));
+        let (rules, metrics, mut requests) = of_any_host();
         let nobody = RequestLabels::of_host(&NO_HOST.into(), None);
         for (method, host, status) in &asked {
             requests.count(&nobody, &Request { host: Some(host), ..request(method, *status) });
@@ -394,11 +392,7 @@ proptest! {
 /// Clients choose the name and the paths: one name does not take the room of all others.
 #[test]
 fn one_name_has_so_many_places() {
-    let rules =
-        Arc::new(Rules::new(&RulesConfig { per_undefined_host: Some(true), ..RulesConfig::default() }));
-    let metrics = Metrics::new(1);
-    let mut requests = Requests::new(metrics.worker(0));
-    requests.follow(Some(&rules));
+    let (rules, metrics, mut requests) = of_any_host();
     let places: Vec<_> = (0..=PLACES_OF_NAME)
         .map(|number| {
             let path = format!("/{number}");
