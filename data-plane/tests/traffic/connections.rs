@@ -45,6 +45,7 @@ fn the_connection_ends_when_the_client_says_so() {
     for (request, kept) in [
         ("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n", false),
         ("GET / HTTP/1.0\r\nHost: a.test\r\n\r\n", false),
+        ("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n", true),
         ("GET / HTTP/1.0\r\nHost: a.test\r\nConnection: keep-alive\r\n\r\n", true),
     ] {
         let mut client = Client::new(proxy.http);
@@ -226,7 +227,7 @@ fn draining_waits_for_requests_and_not_for_idle_connections() {
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let (http, metrics) = (proxy.http, proxy.metrics.clone());
     let mut idle = Client::new(http);
-    assert_eq!(idle.get("/").all("connection"), [""; 0]);
+    assert_eq!(idle.get("/").all("connection"), ["keep-alive"]);
     let mut busy = Client::new(http);
     busy.send("GET /slow HTTP/1.1\r\nHost: a.test\r\n\r\n");
     eventually("the backend has it", || origin.seen().len() == 2);

@@ -240,8 +240,8 @@ fn a_connection_serves_so_many_requests() {
     assert_eq!(Limits::default().requests, 1_000);
     let proxy = Proxy::serving(Limits { requests: 3, ..Limits::default() }, &[origin.address]);
     let mut client = Client::new(proxy.http);
-    for expected in [vec![], vec![], vec!["close"]] {
-        assert_eq!(client.get("/").all("connection"), expected);
+    for expected in ["keep-alive", "keep-alive", "close"] {
+        assert_eq!(client.get("/").all("connection"), [expected]);
     }
     assert!(client.ended());
     let mut frames = Frames::new(&proxy);

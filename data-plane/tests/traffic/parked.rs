@@ -47,11 +47,12 @@ fn a_connection_goes_on_as_if_nothing_had_been() {
     let origin = Origin::says("hello");
     let proxy = Proxy::serving(Limits { requests: 4, ..lasting() }, &[origin.address]);
     let mut client = Client::new(proxy.http);
-    for (number, connection) in [vec![], vec![], vec![], vec!["close"]].into_iter().enumerate() {
+    let kept = "keep-alive";
+    for (number, connection) in [kept, kept, kept, "close"].into_iter().enumerate() {
         parked(&proxy, 1);
         assert!(proxy.metrics.stub().contains("Waiting: 1 "), "{}", proxy.metrics.stub());
         let response = client.get("/");
-        assert_eq!((response.text(), response.all("connection")), ("hello", connection), "{number}");
+        assert_eq!((response.text(), response.all("connection")), ("hello", vec![connection]), "{number}");
     }
     assert!(client.ended(), "its requests are counted on");
     eventually("it is gone", || (proxy.metrics.open(), proxy.metrics.parked()) == (0, 0));

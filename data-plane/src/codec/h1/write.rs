@@ -110,9 +110,9 @@ pub(crate) fn write_response(
             put_field(out, b"Upgrade", protocol);
         }
         _ if (100..200).contains(&head.status) => {}
-        _ if !keep_alive => put_field(out, b"Connection", b"close"),
-        _ if client.version == Version::Http10 => put_field(out, b"Connection", b"keep-alive"),
-        _ => {}
+        // As in nginx, also where HTTP/1.1 does not need it: health checks and old clients look for it.
+        _ if keep_alive => out.put_slice(b"Connection: keep-alive\r\n"),
+        _ => out.put_slice(b"Connection: close\r\n"),
     }
     match (framing, head.declared_length) {
         (Framing::None, Some(length)) if !matches!(head.status, 100..=199 | 204) => {

@@ -125,11 +125,11 @@ fn a_response_fits_its_client() {
     let line = |rest: &str| format!("HTTP/1.1 200 Fine|A_b.c: 1|{rest}|");
     assert_eq!(
         answer(&chunked, v11, false, true),
-        (line("Transfer-Encoding: chunked|"), Framing::Chunked, true)
+        (line("Connection: keep-alive|Transfer-Encoding: chunked|"), Framing::Chunked, true)
     );
     assert_eq!(answer(&chunked, v10, false, true), (line("Connection: close|"), Framing::UntilClose, false));
-    assert_eq!(answer(&chunked, v11, true, true), (line(""), Framing::None, true));
     let kept = line("Connection: keep-alive|");
+    assert_eq!(answer(&chunked, v11, true, true), (kept.clone(), Framing::None, true));
     assert_eq!(answer(&chunked, v10, true, true), (kept, Framing::None, true), "its end is known");
     let unknown = backend("HTTP/1.0 200 OK\r\n\r\n");
     assert_eq!(answer(&unknown, v11, false, true).1, Framing::Chunked);
@@ -140,9 +140,12 @@ fn a_response_fits_its_client() {
     );
     assert_eq!(answer(&known, v11, true, false).0, "HTTP/1.1 200 OK|Connection: close|Content-Length: 5||");
     let unchanged = backend("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n");
-    assert_eq!(answer(&unchanged, v11, false, true).0, "HTTP/1.1 304 Not Modified|Content-Length: 5||");
+    assert_eq!(
+        answer(&unchanged, v11, false, true).0,
+        "HTTP/1.1 304 Not Modified|Connection: keep-alive|Content-Length: 5||"
+    );
     let none = backend("HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n");
-    assert_eq!(answer(&none, v11, false, true).0, "HTTP/1.1 204 No Content||");
+    assert_eq!(answer(&none, v11, false, true).0, "HTTP/1.1 204 No Content|Connection: keep-alive||");
     let switched =
         backend("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
     assert_eq!(
@@ -162,7 +165,7 @@ fn our_own_responses_say_their_length() {
     );
     assert_eq!(
         answer(&ResponseHead::new(200), Version::Http11, false, true).0,
-        "HTTP/1.1 200 OK|Content-Length: 0||"
+        "HTTP/1.1 200 OK|Connection: keep-alive|Content-Length: 0||"
     );
 }
 
