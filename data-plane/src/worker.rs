@@ -176,9 +176,11 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
     let lines = access_log.lines(Arc::clone(&metrics));
     let backends = Backends::new().map_err(io::Error::other)?;
     let local = Local::new(limits, &budgets, (names, reach), metrics, lines);
+    let https = listeners.iter().find(|it| it.scheme == Scheme::Https).map(|it| it.address.port());
+    let server = Server::new(local, &tables, tls, backends, ports).with_https(https);
     let worker = Rc::new(Worker {
         index,
-        server: Rc::new(Server::new(local, &tables, tls, backends, ports)),
+        server: Rc::new(server),
         budgets,
         parked_set: ParkedSet::new()?,
         open: Cell::new(0),

@@ -27,6 +27,8 @@ pub(crate) struct Server {
     pub(crate) upstreams: RefCell<Upstreams>,
     /// The ports that redirects use.
     pub(crate) ports: PublicPorts,
+    /// The port on which it listens for HTTPS, if it does.
+    pub(crate) https: Option<u16>,
     tables: RefCell<TableReader>,
     handshakes: Handshakes,
     backends: Backends,
@@ -47,10 +49,17 @@ impl Server {
             local: Rc::new(local),
             upstreams: RefCell::new(upstreams),
             ports,
+            https: None,
             tables: RefCell::new(tables.reader()),
             handshakes: Handshakes::new(tls),
             backends,
         }
+    }
+
+    /// Notes the port on which it listens for HTTPS.
+    pub(crate) fn with_https(mut self, port: Option<u16>) -> Self {
+        self.https = port;
+        self
     }
 
     /// Calls `ask` with the current table; a request does this once. The table must not leave the closure: if a

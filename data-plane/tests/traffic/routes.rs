@@ -165,6 +165,17 @@ fn redirects_lead_to_the_ports_that_clients_use() {
     }
 }
 
+/// As in ingress-nginx, whose own port that is.
+#[test]
+fn redirect_to_tls_with_a_port_leads_to_the_one_that_listens() {
+    let mut proxy = Proxy::start();
+    proxy.host("a.test", true, &[("/", PathType::Prefix, "echo")]);
+    proxy.defaults(LocationPolicy { use_port_in_redirects: Some(true), ..LocationPolicy::default() });
+    let response = Client::new(proxy.http).ask(&ask("a.test:8080", "/a?x=1"));
+    let location = format!("https://a.test:{}/a?x=1", proxy.https.port());
+    assert_eq!((response.status, response.all("location")), (308, vec![&*location]));
+}
+
 #[test]
 fn denied_route_is_503() {
     let mut proxy = Proxy::start();

@@ -52,8 +52,9 @@ pub(super) fn to_tls(exchange: &mut Exchange<'_>) -> Step {
     let redirect = &location.policy.redirect;
     let wanted = !location.stays_plain && (redirect.force_ssl || (redirect.ssl && exchange.has_tls));
     if wanted && exchange.is_plain() {
-        let port = exchange.call.server.ports.https;
-        let url = https(redirect, port, exchange.host(), exchange.head.target());
+        let server = exchange.call.server;
+        let ports = (server.ports.https, server.https);
+        let url = https(redirect, ports, exchange.host(), exchange.head.target());
         return Break(Reply::redirect(&exchange.call.server.local, redirect.to_tls, url));
     }
     Continue(())
@@ -101,14 +102,18 @@ pub(super) fn to_www(exchange: &Exchange<'_>, host: &str, redirect: &Redirect) -
 }
 
 /// `Location` of the redirect to TLS (as in ingress-nginx): the host without its port, and the target as received,
-/// without one trailing slash, even if that is part of the query. `port` is the one by which clients reach TLS:
-/// ingress-nginx includes its own (flag `--https-port`) if redirects carry ports, and none otherwise. Here a
-/// non-standard port is always included: without it the redirect would lead to a port where possibly nothing listens.
-fn https(redirect: &Redirect, port: u16, host: &Host, target: &[u8]) -> Vec<u8> {
+/// without one trailing slash, even if that is part of the query. `public` is the port by which clients reach TLS, and
+/// `own` the one that listens: ingress-nginx includes its own (flag `--https-port`) if redirects carry ports, and none
+/// otherwise. Here a public port that is not the usual one is always included: without it the redirect would lead to a port
+/// where possibly nothing listens.
+fn https(redirect: &Redirect, (public, own): (u16, Option<u16>), host: &Host, target: &[u8]) -> Vec<u8> {
     let mut location = b"https://".to_vec();
     location.extend_from_slice(without_port(host.raw()));
-    if redirect.with_port || port != Scheme::Https.usual_port() {
-        push_port(&mut location, port);
+    let usual = Scheme::Https.usual_port();
+    if public != usual {
+        push_port(&mut location, public);
+    } else if redirect.with_port {
+        push_port(&mut location, own.unwrap_or(usual));
     }
     let cut = target.strip_suffix(b"/").filter(|_| !redirect.preserves_slash);
     location.extend_from_slice(cut.unwrap_or(target));
@@ -197,7 +202,8 @@ mod tests {
     }
 
     fn tls(raw: &'static str, target: &str) -> String {
-        String::from_utf8(https(&Redirect::default(), 443, &host(raw), target.as_bytes())).unwrap()
+        String::from_utf8(https(&Redirect::default(), (443, Some(8443)), &host(raw), target.as_bytes()))
+            .unwrap()
     }
 
     fn peer(scheme: Scheme, port: u16) -> Peer {
@@ -219,14 +225,21 @@ mod tests {
         }
         assert_eq!(tls("A.Test.:80", "/x"), "https://A.Test./x");
         assert_eq!(tls("[::1]:8080", "/x"), "https://[::1]/x");
-        assert_eq!(https(&Redirect::default(), 443, &Host::none(), b"/x"), b"https://_/x");
+        assert_eq!(https(&Redirect::default(), (443, None), &Host::none(), b"/x"), b"https://_/x");
     }
 
     #[test]
     fn the_last_slash_and_the_port_are_kept_where_that_is_said() {
         let redirect = Redirect { preserves_slash: true, with_port: true, ..Redirect::default() };
-        assert_eq!(https(&redirect, 443, &host("a.test:8080"), b"/a/"), b"https://a.test:443/a/");
-        assert_eq!(https(&redirect, 8443, &host("a.test:8080"), b"/a/"), b"https://a.test:8443/a/");
+        for (ports, location) in [
+            ((443, None), "https://a.test:443/a/"),
+            // As in ingress-nginx: the port that listens, whatever maps to it.
+            ((443, Some(8443)), "https://a.test:8443/a/"),
+            ((8443, Some(1443)), "https://a.test:8443/a/"),
+        ] {
+            let made = https(&redirect, ports, &host("a.test:8080"), b"/a/");
+            assert_eq!(String::from_utf8(made).unwrap(), location);
+        }
     }
 
     #[test]
@@ -236,7 +249,7 @@ mod tests {
             ("A.test", "/a/?x=1", "https://A.test:8443/a/?x=1"),
             ("[::1]:8080", "/a/", "https://[::1]:8443/a"),
         ] {
-            let made = https(&Redirect::default(), 8443, &host(raw), target.as_bytes());
+            let made = https(&Redirect::default(), (8443, Some(1443)), &host(raw), target.as_bytes());
             assert_eq!(String::from_utf8(made).unwrap(), location);
         }
     }
