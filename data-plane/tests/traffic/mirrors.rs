@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use data_plane::local::{Budgets, KnownNames, Limits, MirrorBudget};
-use shared::policy::{ExternalAuth, LocationPolicy, TextList};
+use shared::policy::{ExternalAuth, Header, HeaderList, LocationPolicy, TextList};
 
 use super::harness::*;
 
@@ -54,10 +54,60 @@ fn a_mirror_gets_what_the_endpoint_gets_and_its_answer_goes_nowhere() {
     let (copy, real) = (&mirror.seen()[0], &origin.seen()[0]);
     assert_eq!((copy.line(), &copy.body[..]), ("POST /echo/b?x=1 HTTP/1.1", &b"hello"[..]));
     assert_eq!((copy.all("host"), copy.all("connection")), (vec!["127.0.0.1"], vec!["close"]));
-    for name in ["x-test", "x-request-id", "x-forwarded-for", "content-length"] {
+    for name in ["x-test", "content-length"] {
         assert_eq!(copy.all(name), real.all(name), "{name}");
     }
+    for name in
+        ["x-request-id", "x-real-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-scheme"]
+    {
+        assert_eq!(
+            (copy.all(name).len(), real.all(name).len()),
+            (0, 1),
+            "{name}: nginx tells a mirror nothing"
+        );
+    }
     assert_eq!((real.all("host"), real.all("connection")), (vec!["a.test"], vec![]));
+}
+
+/// What the location says to its backend is not said to the mirror. What only a proxy may say, or an auth service, is not
+/// said by a client to either.
+#[test]
+fn a_mirror_gets_the_headers_of_the_client() {
+    let (origin, mirror) = (Origin::says("backend"), Origin::says("mirror"));
+    let own = |name: &str, value: &str| Header { name: name.into(), value: value.into() };
+    let said = LocationPolicy {
+        request_headers: Some(HeaderList { headers: vec![own("X-Said", "so"), own("X-Both", "proxy")] }),
+        enable_underscores_in_headers: Some(true),
+        ..mirrored(at(mirror.address, "$request_uri"))
+    };
+    let sent = [
+        ("x-both", "client"),
+        ("x_under", "1"),
+        ("x-request-id", "mine"),
+        ("x-forwarded-for", "1.1.1.1"),
+        ("x-forwarded-proto", "https"),
+        ("x-original-url", "/admin"),
+        ("x-rewrite-url", "/admin"),
+        ("ssl-client-verify", "SUCCESS"),
+        ("proxy", "evil"),
+        ("x-hop", "1"),
+    ];
+    let lines: String = sent.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let request = format!("GET /echo HTTP/1.1\r\nHost: a.test\r\n{lines}Connection: x-hop\r\n\r\n");
+    for (believes, passed) in [(false, &sent[..3]), (true, &sent[..8])] {
+        let said = LocationPolicy { use_forwarded_headers: Some(believes), ..said.clone() };
+        let mut proxy = serving(&origin, said.clone(), Budgets::default());
+        proxy.defaults(LocationPolicy { mirror_target: None, request_headers: None, ..said });
+        assert_eq!(Client::new(proxy.http).ask(&request).status, 200);
+        eventually("a copy", || copied(&proxy) == 1);
+        let (copy, real) = (mirror.seen().pop().unwrap(), origin.seen().pop().unwrap());
+        assert_eq!((real.all("x-said"), real.all("x-both")), (vec!["so"], vec!["proxy"]));
+        assert!(copy.all("x-said").is_empty());
+        for (name, value) in sent {
+            let expected = if passed.contains(&(name, value)) { vec![value] } else { vec![] };
+            assert_eq!(copy.all(name), expected, "{name} {believes}");
+        }
+    }
 }
 
 #[test]

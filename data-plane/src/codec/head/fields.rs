@@ -281,15 +281,6 @@ impl Fields {
         self.push(Known::of(name), name, value.as_ref());
     }
 
-    /// Takes back the fields that were added when there were this many spans already.
-    pub(crate) fn take_back(&mut self, spans: usize) {
-        debug_assert!(spans >= self.came, "only added fields are taken back");
-        if let Some(first) = self.spans.get(spans) {
-            self.own.truncate(first.name as usize);
-            self.spans.truncate(spans);
-        }
-    }
-
     /// [`Self::append`] for a known name, which needs no validation.
     pub(crate) fn add(&mut self, name: Known, value: impl AsRef<[u8]>) {
         debug_assert!(name != Known::Other, "a known name has a text");

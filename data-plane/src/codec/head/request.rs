@@ -263,11 +263,18 @@ impl RequestHead {
         self.is_redirected = true;
         self.get();
         (self.connection, self.as_http10) = (None, false);
-        self.fields.reset();
+        self.fields = self.fields_that_came();
+    }
+
+    /// Its fields as they came from the client, without those that end at the proxy.
+    pub(crate) fn fields_that_came(&self) -> Fields {
+        let mut fields = self.fields.clone();
+        fields.reset();
         // It has passed this once.
-        let stripped = hop::strip(&mut self.fields);
+        let stripped = hop::strip(&mut fields);
         debug_assert!(stripped.is_ok(), "the same fields are judged the same way");
-        self.fields.remove_any(DROPPED);
+        fields.remove_any(DROPPED);
+        fields
     }
 
     fn get(&mut self) {

@@ -9,7 +9,7 @@ use shared::template::{Overlong, Template};
 
 use super::claims::Claims;
 use super::variables::{self, Allowance};
-use super::{Call, Exchange, HeaderScope, Step, certificates, claims, rewrite, trace};
+use super::{Call, Exchange, HeaderScope, Step, access, certificates, claims, rewrite, trace};
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Fields, Known, RequestHead};
 use crate::http::peer::{Peer, arrival};
@@ -87,7 +87,8 @@ pub(super) fn identify(exchange: &Exchange<'_>, makes: bool) {
 
 /// Replaces the client's headers by ours.
 fn tell(exchange: &mut Exchange<'_>, forwarding: &Forwarding) {
-    let Exchange { call: Call { peer, .. }, came, claims, head, info, .. } = exchange;
+    let is_known = is_known(exchange);
+    let Exchange { call: Call { peer, .. }, claims, head, info, .. } = exchange;
     let (peer, claims) = (*peer, claims.as_deref());
     // All values first, before anything is removed: they may refer to the client's headers.
     let client = match claims.filter(|claims| claims.address != peer.address().ip()) {
@@ -104,8 +105,6 @@ fn tell(exchange: &mut Exchange<'_>, forwarding: &Forwarding) {
     let scheme = claims.and_then(|claims| claims.scheme.as_deref());
     let port = claims.and_then(|claims| claims.port.as_deref());
     let RequestHead { fields, host, .. } = &mut **head;
-    // Of this proxy itself, too: an auth service may be behind it.
-    let is_known = claims.is_some_and(|claims| claims.is_believed) || came.is_asked();
     let host = claims.and_then(|claims| claims.host.as_ref()).unwrap_or(host);
     let stays = |known, name: &[u8]| {
         is_known && (known != Known::XOriginalUri || target.is_empty()) && is_told(known, name)
@@ -135,6 +134,30 @@ fn tell(exchange: &mut Exchange<'_>, forwarding: &Forwarding) {
             (Known::XOriginalUri, &target),
         ],
     );
+}
+
+/// Puts the client's own headers in place of those for the backend, which are returned. In nginx a mirror is not told of
+/// the client: it gets what that has sent. What only a proxy or an auth service may say is left out, as is a password for
+/// this proxy: the mirror may be the same service as the backend, and takes it for ours.
+pub(super) fn be_client(exchange: &mut Exchange<'_>, location: &PathEntry) -> Fields {
+    let came = exchange.head.fields_that_came();
+    let told = std::mem::replace(&mut exchange.head.fields, came);
+    if location.policy.forwarding.names != Names::Plain {
+        take_back(exchange.head, location.policy.forwarding.names, Some(location));
+    }
+    access::take_away(exchange, location);
+    let is_known = is_known(exchange);
+    exchange
+        .head
+        .fields
+        .retain(|known, name| is_known || known == Known::XRequestId || !is_ours(known, name));
+    told
+}
+
+/// Whether the headers of earlier proxies are those of one that is believed, or of this one: an auth service may be
+/// behind it.
+fn is_known(exchange: &Exchange<'_>) -> bool {
+    exchange.claims.as_ref().is_some_and(|claims| claims.is_believed) || exchange.came.is_asked()
 }
 
 /// Adds fields. nginx sends none whose value is empty.

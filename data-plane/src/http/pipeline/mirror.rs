@@ -14,7 +14,7 @@ use tokio::task::spawn_local;
 use super::elsewhere::{self, Room, Url, Word};
 use super::loops::Purpose;
 use super::variables::{self, Allowance};
-use super::{Exchange, HeaderScope};
+use super::{Exchange, HeaderScope, forwarded};
 use crate::codec::body::RequestBody;
 use crate::codec::guard::Limits;
 use crate::codec::h1::{Body, BodyReader, ResponseReader, write_request};
@@ -113,14 +113,14 @@ fn prepare<B: RequestBody>(
         target.extend_from_slice(query);
     }
     let framing = if with_body { framing } else { Framing::None };
+    let told = forwarded::be_client(exchange, location);
     let text = &mut *exchange.head;
-    let unmarked = text.fields.spans();
     exchange.came.mark(&mut text.fields, Purpose::Other, &host);
     // A single HTTP exchange on the connection.
     let (connection, upgrade) = (text.connection.replace(Connection::Close.as_str()), text.upgrade.take());
     let mut head = Vec::with_capacity(size + 256);
     let _ = write_request(&mut head, text, &target, &host, framing);
-    text.fields.take_back(unmarked);
+    text.fields = told;
     (text.connection, text.upgrade) = (connection, upgrade);
     let to_head = exchange.head.method == Method::Head;
     let owner = location.owner().into();

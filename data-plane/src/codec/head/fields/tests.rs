@@ -37,20 +37,6 @@ fn reading_sees_edits() {
 }
 
 #[test]
-fn fields_that_were_taken_back_are_not_written() {
-    let mut fields = fields("A: 1\r\n");
-    fields.append("B", "2");
-    let before = (fields.spans(), lines(&fields));
-    for _ in 0..2 {
-        fields.append("C", "3");
-        fields.append("D", "4");
-        assert_eq!(lines(&fields), "A: 1\r\nB: 2\r\nC: 3\r\nD: 4\r\n");
-        fields.take_back(before.0);
-        assert_eq!((fields.spans(), lines(&fields)), before);
-    }
-}
-
-#[test]
 fn cookies_are_joined_as_one_cookie() {
     let fields = fields("Cookie: a=1\r\nX-Cookie: 1\r\ncookie: b=2; c=3\r\nx-cookie: 2\r\n");
     for joined in [fields.joined(Known::Cookie), fields.joined("cookie"), fields.joined(OfVariable("cookie"))]
