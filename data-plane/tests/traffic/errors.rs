@@ -181,6 +181,43 @@ fn default_backend_leaves_the_canary_its_requests() {
     assert_eq!((seen.line(), seen.all("x-code").len()), ("GET /nobody?q HTTP/1.1", 0));
 }
 
+/// To the original a page is one more request of the same backend. The canary is the Service that the location protects,
+/// so that a client that is kept out gets none of it.
+#[test]
+fn the_canary_of_a_location_takes_its_error_pages() {
+    let (origin, errors, new) = (answers("404 No"), answers("418 Teapot"), answers("201 New"));
+    let mut proxy = proxy(&origin, &errors, listing(&[403, 404]));
+    proxy.canary("echo", "new", Canary { header: "X-New".into(), ..Canary::default() });
+    proxy.endpoints("new", &[new.address]);
+    let ask = |http, said: &str| {
+        let request = format!("GET /x?q HTTP/1.1\r\nHost: a.test\r\nX-New: {said}\r\n\r\n");
+        Client::new(http).ask(&request).status
+    };
+    assert_eq!([ask(proxy.http, "always"), ask(proxy.http, "never")], [201, 418]);
+    assert_eq!(new.seen()[0].all("x-code").len(), 0, "it is the backend");
+    // Half of all requests are the canary's, and so is half of the pages of those that are not.
+    proxy.canary("echo", "new", Canary { weight: 50, ..Canary::default() });
+    let statuses: Vec<u16> = (0..200).map(|_| ask(proxy.http, "")).collect();
+    assert!(statuses.contains(&418) && statuses.contains(&201), "{statuses:?}");
+    let seen = new.seen();
+    let page = seen.iter().find(|seen| seen.all("x-code") == ["404"]);
+    assert_eq!(
+        page.map(|page| (page.line(), page.all("x-original-uri"))),
+        Some(("GET /?q HTTP/1.1", vec!["/x?q"]))
+    );
+
+    let addresses = TextList { values: vec!["127.0.0.9".into()] };
+    let said = LocationPolicy { allowlist_source_range: Some(addresses), ..listing(&[403]) };
+    let paths = vec![to("/", PathType::Prefix, "echo")];
+    proxy.config(vec![(
+        "ingress/ns/web/a.test",
+        Resource::Route(Route { paths, policy: said, ..Route::default() }),
+    )]);
+    let before = new.seen().len();
+    assert!((0..50).all(|_| ask(proxy.http, "") == 418));
+    assert_eq!(new.seen().len(), before);
+}
+
 /// To ingress-nginx it is the backend of the location, with the location's pages.
 #[test]
 fn what_the_default_backend_says_in_place_of_another_is_replaced_as_the_others() {

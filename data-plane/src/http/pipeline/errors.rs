@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::log::InPlace;
 use super::page_body::{PageBody, Source};
-use super::{Exchange, HeaderScope, access, forwarded, send, shortcuts};
+use super::{Exchange, HeaderScope, access, forwarded, pick, send, shortcuts};
 use crate::codec::body::RequestBody;
 use crate::codec::head::{Framing, Known};
 use crate::http::reply::{Reply, ReplyBody};
@@ -210,6 +210,9 @@ async fn in_place<B: RequestBody>(
     let answers = |it: &Arc<Upstream>| !it.cell.endpoints().list.is_empty() && !guarded(it);
     let errors = own.filter(answers);
     let fallback = exchange.fallback.clone().filter(answers);
+    // It is the Service that the location protects.
+    let is_open = |_: &&Arc<Upstream>| exchange.is_let_in;
+    let canary = errors.as_ref().filter(is_open).and_then(|it| pick::canary_of_page(exchange, location, it));
     exchange.info.in_place = match &errors {
         Some(_) => InPlace::Errors,
         None => InPlace::DefaultBackend,
@@ -218,6 +221,13 @@ async fn in_place<B: RequestBody>(
         exchange.info.attempts.redirected();
         exchange.info.attempts.defaulted(404);
         return Reply::page(&server.local, 404);
+    };
+    let cell = match canary {
+        Some(canary) => {
+            exchange.info.alternative = Some(Arc::clone(&canary.name));
+            &canary.cell
+        }
+        None => &upstream.cell,
     };
     if !exchange.is_let_in {
         access::take_away(exchange, location);
@@ -240,7 +250,7 @@ async fn in_place<B: RequestBody>(
     exchange.turn = Turn::default();
     // Boxed: few requests get here, and all would have to reserve room for its state.
     let mut body = PageBody { client: body, source };
-    let reply = Box::pin(send::send(exchange, &mut body, &upstream.cell)).await;
+    let reply = Box::pin(send::send(exchange, &mut body, cell)).await;
     exchange.session = session;
     reply
 }

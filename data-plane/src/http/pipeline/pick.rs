@@ -82,6 +82,21 @@ fn errors(location: Option<&PathEntry>) -> Option<&Arc<Upstream>> {
     errors.filter(|errors| !errors.cell.endpoints().list.is_empty())
 }
 
+/// The canary that is asked for an error page, if one takes that: to ingress-nginx the error backend is the location's
+/// with other endpoints, and the page is one more request of it.
+pub(super) fn canary_of_page<'a>(
+    exchange: &Exchange<'_>,
+    location: &'a PathEntry,
+    page: &Upstream,
+) -> Option<&'a Arc<Alternative>> {
+    let Action::Backend(upstream) = &location.action else { return None };
+    let other = upstream.alternative.as_ref()?;
+    let head = &*exchange.head;
+    let sticky = upstream.sticky.as_ref().map(|sticky| Arc::new(sticky.of_stand_in(&page.cell.key)));
+    let stays = sticky.is_some_and(|sticky| Session::of(&sticky, head).is_known());
+    taken(other, head, &exchange.steps).filter(|_| !stays).map(|(other, _)| other)
+}
+
 /// A canary, if it takes a request: because of the affinity of the client, or by the rules of the canary. One without
 /// endpoints is skipped.
 fn taken<'a>(
