@@ -93,7 +93,7 @@ fn the_question_says_who_asks_for_what() {
     let forged = "X-Original-URL: f\r\nX-Original-Method: f\r\nX-Forwarded-Proto: f\r\nX-Sent-From: f\r\n\
                   X-Real-IP: f\r\nX-Forwarded-For: f\r\nX-Auth-Request-Redirect: f\r\nX-User: f\r\nX-Groups: f\r\n\
                   X-Forwarded-Host: f\r\nX-Forwarded-Port: f\r\nX-Forwarded-Scheme: f\r\nX-Forwarded-Prefix: f\r\nForwarded: for=f\r\n\
-                  X-Original-Host: f\r\nX-Own: f\r\nssl-client-verify: SUCCESS\r\nAuthorization: Bearer t\r\nCookie: a=b\r\n\
+                  X-Original-Host: f\r\nX-Rewrite-URL: f\r\nX-Own: f\r\nssl-client-verify: SUCCESS\r\nAuthorization: Bearer t\r\nCookie: a=b\r\n\
                   TE: trailers\r\nTrailer: f\r\nKeep-Alive: f\r\nProxy-Connection: keep-alive\r\nUpgrade: f\r\n";
     let request =
         format!("PUT /x/y?z=1 HTTP/1.1\r\nHost: a.test:80\r\n{forged}Content-Length: 4\r\n\r\nbody");
@@ -124,6 +124,7 @@ fn the_question_says_who_asks_for_what() {
         "x-forwarded-scheme",
         "x-forwarded-prefix",
         "x-original-host",
+        "x-rewrite-url",
         "forwarded",
         "content-length",
         "ssl-client-verify",

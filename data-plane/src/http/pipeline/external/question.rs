@@ -118,7 +118,8 @@ fn is_of_what_it_has(name: &[u8]) -> bool {
 fn is_of_proxies(name: &[u8]) -> bool {
     let begins =
         |prefix: &[u8]| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
-    begins(b"x-forwarded-") || begins(b"x-original-") || name.eq_ignore_ascii_case(b"forwarded")
+    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+    begins(b"x-forwarded-") || begins(b"x-original-") || is(b"forwarded") || is(b"x-rewrite-url")
 }
 
 /// Asks once, without retries.
