@@ -63,19 +63,21 @@ const METADATA: [(IpAddr, u8); 6] = [
     (IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)), 32),
 ];
 
-/// Why an address is not connected to unless the operator names it: the reasons of [`no_endpoint`], or a metadata
-/// service.
+/// What [`astray`] says of such an address.
+pub const OF_METADATA: &str = "metadata";
+
+/// Why an address is not connected to unless the operator names it: it leads to the own machine, to its link, or nowhere
+/// (`loopback`, for example), or to a metadata service ([`OF_METADATA`]).
 pub fn astray(address: IpAddr) -> Option<&'static str> {
     let address = embedded(address);
     let is_in = |(network, length): &(IpAddr, u8)| {
         IpNet::new(*network, *length).is_ok_and(|network| network.contains(&address))
     };
-    no_endpoint(address).or_else(|| METADATA.iter().any(is_in).then_some("metadata"))
+    no_endpoint(address).or_else(|| METADATA.iter().any(is_in).then_some(OF_METADATA))
 }
 
-/// Why an address is not a valid endpoint: it leads to the own machine, to its link, or nowhere (`loopback`, for
-/// example). `None` for one that a pod or a remote server can have, as Kubernetes validates those of EndpointSlices.
-pub fn no_endpoint(address: IpAddr) -> Option<&'static str> {
+/// Why no pod or remote server can have an address, as Kubernetes validates those of EndpointSlices.
+fn no_endpoint(address: IpAddr) -> Option<&'static str> {
     match embedded(address) {
         it if it.is_loopback() => Some("loopback"),
         it if it.is_unspecified() => Some("unspecified"),
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_services_are_astray_and_may_be_endpoints() {
+    fn metadata_services_are_astray() {
         let of = |address: &str| {
             let address = address.parse().unwrap();
             (astray(address), no_endpoint(address))

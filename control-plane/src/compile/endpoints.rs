@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
+use shared::address::OF_METADATA;
 use shared::resource::{EndpointPort, Endpoints};
 
 use crate::objects::EndpointSlice;
@@ -46,7 +47,7 @@ pub fn rejection(slice: &EndpointSlice) -> Vec<Fault> {
 /// The Endpoints of a slice, `None` if it can have none, and its faults.
 ///
 /// Only `ready: false` excludes an endpoint; `serving` and `terminating` are ignored. Outside a folder, addresses that
-/// lead to the proxy's own machine, or to no machine, are rejected.
+/// lead to the proxy's own machine, to no machine or to a metadata service of a cloud are left out.
 pub fn compile(slice: &EndpointSlice, folder: bool) -> (Option<Endpoints>, Vec<Fault>) {
     let mut faults = Vec::new();
     let Some(service) = slice.service() else {
@@ -100,8 +101,10 @@ fn address(text: &str, folder: bool) -> Result<IpAddr, String> {
     let Ok(address) = text.parse::<IpAddr>() else {
         return Err(format!("expected an IP address, got {}", shown(text)));
     };
-    match shared::address::no_endpoint(address).filter(|_| !folder) {
+    match shared::address::astray(address).filter(|_| !folder) {
         None => Ok(address),
+        // An API server takes slices with these. Whoever may write one would be handed the node's credentials.
+        Some(OF_METADATA) => Err(format!("{address} is the address of a cloud's metadata service: not used")),
         Some(kind) => Err(format!("{address} is a {kind} address, which no pod can have: not used")),
     }
 }
@@ -155,6 +158,9 @@ mod tests {
             ("IPv6", "fe80::1"),
             ("IPv6", "ff02::1"),
             ("IPv6", "::ffff:127.0.0.1"),
+            ("IPv4", "168.63.129.16"),
+            ("IPv4", "100.100.100.200"),
+            ("IPv6", "fd00:ec2::254"),
         ] {
             let slice = slice(kind, &[(&[address], None)]);
             let (endpoints, faults) = compile(&slice, false);
