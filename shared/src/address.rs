@@ -101,6 +101,38 @@ fn embedded(address: IpAddr) -> IpAddr {
     }
 }
 
+/// The blocks of what a block has and none of the others has; `None`: one of them is no block.
+pub fn without(entry: &str, others: &[&str]) -> Option<Vec<String>> {
+    let mut left = vec![block(entry)?.trunc()];
+    for other in others {
+        let other = block(other)?.trunc();
+        left = left.into_iter().flat_map(|it| around(it, &other)).collect();
+    }
+    Some(left.iter().map(IpNet::to_string).collect())
+}
+
+/// What is left of a block around another one: of each half that has it the other half.
+fn around(net: IpNet, hole: &IpNet) -> Vec<IpNet> {
+    if hole.contains(&net) {
+        return Vec::new();
+    }
+    if !net.contains(hole) {
+        return vec![net];
+    }
+    let (mut out, mut rest) = (Vec::new(), net);
+    while rest != *hole {
+        // It is larger than what it contains, so it has two halves.
+        for half in rest.subnets(rest.prefix_len() + 1).into_iter().flatten() {
+            if half.contains(hole) {
+                rest = half;
+            } else {
+                out.push(half);
+            }
+        }
+    }
+    out
+}
+
 /// An address is the block of itself; blocks of mapped IPv4 addresses become blocks of IPv4.
 fn block(entry: &str) -> Option<IpNet> {
     let net = match entry.split_once('/') {
@@ -210,6 +242,23 @@ mod tests {
         assert_eq!(set("0.0.0.0/1,128.0.0.0/1,::/0"), set("0.0.0.0/0,::/0"), "neighbours are joined");
         assert!(set("").is_empty() && set(" , ").is_empty());
         assert!(!has(&set(""), "127.0.0.1"));
+    }
+
+    #[test]
+    fn a_block_without_others_is_the_blocks_around_them() {
+        for (entry, others, left) in [
+            ("10.0.0.0/30", &["10.0.0.1"][..], &["10.0.0.2/31", "10.0.0.0/32"][..]),
+            ("10.9.9.9/8", &["10.0.0.0/9", "10.128.0.0/10"], &["10.192.0.0/10"]),
+            ("10.0.0.1", &["10.0.0.0/8"], &[]),
+            ("10.0.0.0/8", &["10.0.0.0/8"], &[]),
+            ("10.0.0.0/8", &["11.0.0.0/8", "::/0"], &["10.0.0.0/8"]),
+            ("::/126", &["::3"], &["::/127", "::2/128"]),
+        ] {
+            let left: Vec<_> = left.iter().map(ToString::to_string).collect();
+            assert_eq!(without(entry, others), Some(left), "{entry}");
+        }
+        assert_eq!(without("::/0", &["::1"]).map(|it| it.len()), Some(128));
+        assert_eq!((without("x", &[]), without("::", &["x"])), (None, None));
     }
 
     #[test]

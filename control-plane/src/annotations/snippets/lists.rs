@@ -4,9 +4,11 @@
 //!
 //! **Invariant:** they are taken all together or not at all, since their order matters.
 
+use shared::address;
 use shared::policy::{LocationPolicy, TextList};
 
 use super::headers::SnippetContext;
+use super::shortcuts::MOST_BYTES;
 use super::tokens::Directive;
 use crate::annotations::draft::Draft;
 use crate::annotations::value::CIDRS;
@@ -72,10 +74,11 @@ impl Lists {
         Some(lists)
     }
 
-    /// First denied addresses, then allowed ones, then everybody else: nginx uses the first that matches.
+    /// First denied addresses, then allowed ones, then everybody else: nginx uses the first that matches. Of rules in
+    /// another order, those that come later are without the addresses that are decided before.
     fn read<'a>(directives: impl Iterator<Item = &'a Directive>) -> Option<Self> {
         let mut lists = Self::default();
-        let (mut allowed, mut is_late, mut end) = (Vec::new(), false, None);
+        let (mut rules, mut end): (Vec<(bool, String)>, _) = (Vec::new(), None);
         for it in directives {
             let [word] = it.arguments() else { return None };
             lists.are_rules |= !satisfies(it);
@@ -86,18 +89,25 @@ impl Lists {
                 ("satisfy", _) => return None,
                 _ if end.is_some() => return None,
                 (name, "all") => end = Some(name),
-                // As those are whom nothing allows, where it ends so.
-                ("deny", text) if !allowed.is_empty() && (CIDRS.read)(text).is_some() => is_late = true,
-                ("allow", _) if is_late => return None,
                 (name, text) => match (CIDRS.read)(text)?.as_slice() {
-                    [one] if name == "deny" => lists.denied.push(one.clone()),
-                    [one] => allowed.push(one.clone()),
+                    [one] => rules.push((name == "allow", one.clone())),
                     _ => return None,
                 },
             }
         }
+        let first = rules.iter().take_while(|(allows, _)| !allows).count();
+        let later = rules.split_off(first);
+        lists.denied = rules.into_iter().map(|(_, text)| text).collect();
+        let (allowed, denied) = (undecided(&later, true)?, undecided(&later, false)?);
+        match end {
+            // All others are denied anyway.
+            Some("deny") => {}
+            Some(_) => lists.denied.extend(denied),
+            // What follows would be asked of those who are allowed before.
+            None if later.iter().any(|(allows, _)| !allows) => return None,
+            None => {}
+        }
         match (end, allowed.is_empty()) {
-            _ if is_late && end != Some("deny") => return None,
             (Some("deny"), true) => lists.denied = vec!["0.0.0.0/0".into(), "::/0".into()],
             (Some("deny"), false) => lists.allowed = Some(allowed),
             // Nobody is let in by these.
@@ -165,6 +175,23 @@ pub(super) fn hint(directives: &[Directive], place: SnippetContext, to: &Draft<'
     })
 }
 
+/// The addresses that rules of this kind decide about, without those of the other kind that come before.
+fn undecided(rules: &[(bool, String)], allows: bool) -> Option<Vec<String>> {
+    let mut undecided = Vec::new();
+    for (at, (_, text)) in rules.iter().enumerate().filter(|(_, (it, _))| *it == allows) {
+        let before: Vec<&str> =
+            rules[..at].iter().filter(|(it, _)| *it != allows).map(|(_, it)| it.as_str()).collect();
+        match before.is_empty() {
+            true => undecided.push(text.clone()),
+            false => undecided.extend(address::without(text, &before)?),
+        }
+        if undecided.iter().map(String::len).sum::<usize>() > MOST_BYTES {
+            return None;
+        }
+    }
+    Some(undecided)
+}
+
 fn satisfies(directive: &Directive) -> bool {
     directive.name() == "satisfy"
 }
@@ -207,6 +234,19 @@ mod tests {
             ("satisfy ANY; allow ::1; deny all;", lists(Some(&["::1"]), &[], Some(true))),
             ("satisfy any; allow ::1; deny all;", lists(Some(&["::1"]), &[], Some(true))),
             ("allow all;", lists(None, &[], None)),
+            (
+                "allow 10.0.0.1; deny 10.0.0.0/30; allow all;",
+                lists(None, &["10.0.0.2/31", "10.0.0.0/32"], None),
+            ),
+            (
+                "deny 10.0.0.9; allow 10.0.0.0/31; deny 10.0.0.1; deny 10.0.0.3; allow all;",
+                lists(None, &["10.0.0.9", "10.0.0.3/32"], None),
+            ),
+            (
+                "allow 10.0.0.1; deny 10.0.0.0/8; allow 10.0.0.2; allow 11.0.0.1; deny all;",
+                lists(Some(&["10.0.0.1", "11.0.0.1/32"]), &[], None),
+            ),
+            ("deny ::1; allow ::1; deny all;", lists(Some(&["::1"]), &["::1"], None)),
         ] {
             assert_eq!(read(text), expected, "{text}");
         }
@@ -223,9 +263,7 @@ mod tests {
     #[test]
     fn what_annotations_cannot_say_is_not_taken() {
         for text in [
-            "allow 10.0.0.0/8; deny 10.0.0.1; allow all;",
             "allow 10.0.0.0/8; deny 10.0.0.1;",
-            "allow 10.0.0.1; deny 10.0.0.0/8; allow 10.0.0.2; deny all;",
             "allow 10.0.0.0/8; deny office; deny all;",
             "deny all; allow 10.0.0.1;",
             "satisfy any; deny 10.0.0.1; allow all;",

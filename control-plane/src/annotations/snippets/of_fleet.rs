@@ -340,7 +340,7 @@ mod tests {
             (GLOBAL_AUTH, "return 302 /in;"),
             (GLOBAL_AUTH, "proxy_pass http://b;"),
             ("server-snippet", "location / { proxy_pass http://b; }"),
-            ("location-snippet", "allow 10.0.0.0/8; deny 10.0.0.1; allow all;"),
+            ("location-snippet", "allow 10.0.0.0/8; deny 10.0.0.1;"),
             ("location-snippet", "limit_req zone=a;"),
             ("location-snippet", "limit_except GET { deny all; }"),
             ("location-snippet", "proxy_ssl_name b.test;"),

@@ -163,7 +163,7 @@ fn restrictions_guard() {
         ("block-user-agents", "~*bot("),
         ("block-referers", "a, ~["),
         ("location-snippet", "deny all; allow 10.0.0.0/8;"),
-        ("server-snippet", "allow 10.0.0.0/8; deny 10.0.0.1; allow all;"),
+        ("server-snippet", "allow 10.0.0.0/8; deny 10.0.0.1;"),
         ("location-snippet", "no semicolon"),
     ] {
         let (settings, faults) = compiled(&[(key, text)]);

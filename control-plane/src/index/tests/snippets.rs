@@ -399,7 +399,7 @@ fn lists_of_the_first_server_snippet_are_for_all_locations_without_their_own() {
         assert_eq!(lists(&world, "plain"), [const { Vec::<String>::new() }; 2], "nobody is kept out");
         let Some(Resource::Host(host)) = world.get(Kind::Host, "a.test") else { panic!("no host") };
         assert_eq!(host.denied, None);
-        world.apply(snippet("allow 10.0.0.0/8; deny 10.0.0.1; allow all;"));
+        world.apply(snippet("allow 10.0.0.0/8; deny 10.0.0.1;"));
         let Some(Resource::Host(host)) = world.get(Kind::Host, "a.test") else { panic!("no host") };
         assert!(host.denied.is_some(), "what cannot be expressed is not ignored");
     }
