@@ -79,7 +79,11 @@ impl Pages for ControlPages {
                     *leads = hold.borrow().is_some_and(|until| until > clock::now());
                 }
                 let text = self.metrics.render(&head, &proxies, &problems, &self.start.source, &original);
-                Page::prometheus(Body::Whole(admin::classic(&text).into()))
+                let mut text = admin::classic(&text);
+                if let Some(process) = admin::Process::read() {
+                    process.append(&mut text);
+                }
+                Page::prometheus(Body::Whole(text.into()))
             }
             "/readyz" => match self.not_ready() {
                 Some(problem) => Page::health(Some(problem)),

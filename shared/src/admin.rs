@@ -2,6 +2,7 @@
 //! response.
 
 mod body;
+mod process;
 mod serve;
 mod text;
 
@@ -9,6 +10,7 @@ use bytes::Bytes;
 use http::{Method, StatusCode};
 
 pub use body::{Body, Pieces};
+pub use process::Process;
 pub use serve::{Bound, Limits, Listener, Local, serve, serve_within};
 pub use text::classic;
 

@@ -66,6 +66,7 @@ fn metrics_are_in_the_format_that_every_scraper_reads() {
         "{text}"
     );
     assert!(!text.contains("# EOF"));
+    assert!(text.contains("\nprocess_cpu_seconds_total "), "{text}");
 }
 
 #[test]
