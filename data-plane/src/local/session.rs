@@ -125,7 +125,9 @@ impl Source for Session {
             Value::Status => write!(text, "{}", self.status.get() as u16),
             Value::BytesSent | Value::UpstreamReceived => write!(text, "{down}"),
             Value::BytesReceived | Value::UpstreamSent => write!(text, "{up}"),
-            Value::SessionTime => {
+            // Endpoints are looked for as soon as it has begun.
+            Value::UpstreamSessionTime if self.endpoint.get().is_none() => return false,
+            Value::SessionTime | Value::UpstreamSessionTime => {
                 seconds(self.took(), out);
                 return true;
             }

@@ -246,6 +246,12 @@ fn a_session_is_a_line_as_the_fleet_says() {
     let format = "stream=$protocol $bytes_received|$server_port|$upstream_addr|$proxy_upstream_name";
     let said = LocationPolicy { log_format_stream: Some(format.to_owned()), ..LocationPolicy::default() };
     assert_eq!(logged(said), ["stream=TCP 5|PORT|ORIGIN|tcp-ns-db-sql"]);
+    let format = "session $bytes_received|$session_time|$upstream_session_time";
+    let said = LocationPolicy { log_format_stream: Some(format.to_owned()), ..LocationPolicy::default() };
+    let times = logged(said).concat();
+    let (_, times) = times.split_once('|').unwrap();
+    let (of_client, of_endpoint) = times.split_once('|').unwrap();
+    assert!(of_client == of_endpoint && of_client.starts_with("0."), "{times}");
     for said in [
         LocationPolicy { disable_stream_access_log: Some(true), ..LocationPolicy::default() },
         LocationPolicy { disable_access_log: Some(true), ..LocationPolicy::default() },

@@ -96,6 +96,8 @@ pub enum Value {
     BytesReceived,
     /// `$session_time`.
     SessionTime,
+    /// `$upstream_session_time`: the same, of a session that has reached an endpoint.
+    UpstreamSessionTime,
     /// `$upstream_bytes_sent`: to an endpoint, everything included.
     UpstreamSent,
     /// `$upstream_bytes_received`.
@@ -167,6 +169,7 @@ impl Value {
             "protocol" => Self::Transport,
             "bytes_received" => Self::BytesReceived,
             "session_time" => Self::SessionTime,
+            "upstream_session_time" => Self::UpstreamSessionTime,
             "upstream_bytes_sent" => Self::UpstreamSent,
             "upstream_bytes_received" => Self::UpstreamReceived,
             "upstream_addr" => Self::UpstreamAddr,
