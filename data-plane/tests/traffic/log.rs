@@ -340,6 +340,19 @@ fn a_line_of_json_is_json_whatever_the_client_says() {
     assert_eq!(plain, [r#"/echo/\x0A"\}\x0D|a", "n": 1}"#]);
 }
 
+/// As far as they can be read: dashboards group by them.
+#[test]
+fn method_and_host_of_a_refused_head_are_logged() {
+    let format = "$request_method|$host|$http_host|$http_x|$http_user_agent|$status";
+    let lines = [
+        "GET /a HTTP/1.1\r\nHost: A.test:80\r\nX : y\r\nUser-Agent: u\r\n\r\n",
+        "PUT /a HTTP/1.1\r\nHost: a b\r\n\r\n",
+        "BAD\r\n\r\n",
+    ]
+    .map(|head| logged(format, (false, false), &[head]).concat());
+    assert_eq!(lines, ["GET|a.test|A.test:80|-|u|400", "PUT|-|a b|-|-|400", "-|-|-|-|-|400"]);
+}
+
 /// In ingress-nginx `access_log` is outside of all servers: requests without a location are logged according to the
 /// fleet's settings.
 #[test]

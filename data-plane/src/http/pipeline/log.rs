@@ -314,6 +314,9 @@ impl Drop for RequestRecord {
             return;
         }
         info.identify(self.head.as_deref(), makes_id.then_some(&self.local.ids));
+        if let (Some(unread), Some(format)) = (&self.unread, &info.format) {
+            info.captured = capture::of_unread(unread, format);
+        }
         log.write(&Ended { record: self, took }, self.info.format.as_deref());
     }
 }

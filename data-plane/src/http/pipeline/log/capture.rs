@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use shared::template::Variable;
 
-use crate::access_log::{Ask, Format};
+use super::unread::Unread;
+use crate::access_log::{Ask, Captured, Format};
 use crate::codec::head::{FieldName, Fields, Known, OfVariable};
 use crate::http::pipeline::{Exchange, pick, variables};
 use crate::http::reply::{Reply, ReplyBody};
@@ -18,6 +19,24 @@ pub(in crate::http::pipeline) fn of_head(exchange: &mut Exchange<'_>, format: Op
         Ask::OfHead(variable) => Some(head(exchange, variable, out)),
         _ => None,
     });
+}
+
+/// What can be read of a head that is refused: the host that it names. Nothing else is known of it later on.
+pub(super) fn of_unread(unread: &Unread, format: &Format) -> Captured {
+    let mut captured = Captured::default();
+    for ask in format.asks() {
+        let host = match ask {
+            Ask::OfHead(Variable::Header(name)) if **name == *"host" => unread.host.as_deref(),
+            _ => None,
+        };
+        captured.put(|out| {
+            host.is_some_and(|host| {
+                out.extend_from_slice(host);
+                true
+            })
+        });
+    }
+    captured
 }
 
 /// Before a response is changed for the client: saves values of the backend's response.

@@ -79,6 +79,8 @@ impl Ended<'_> {
             let unread = record.unread.as_deref();
             return unread.is_some_and(|unread| match value {
                 Value::Request => text(&unread.line, out),
+                Value::Method => unread.method().is_some_and(|it| text(it, out)),
+                Value::Host => unread.host_name().is_some_and(|it| text(&it, out)),
                 Value::Referer => unread.referer.as_deref().is_some_and(|it| text(it, out)),
                 Value::UserAgent => unread.agent.as_deref().is_some_and(|it| text(it, out)),
                 _ => false,
