@@ -154,24 +154,26 @@ impl Index {
         let mut all = AllReferred::new();
         for reference in refs() {
             let site = site(reference.what);
-            if let Some(watched) =
-                self.outside_of(reference).filter(|_| reference.name.namespace != name.namespace)
-            {
-                self.refer(&site, BTreeSet::new());
-                all.insert(reference.what, Referred::Outside(watched));
-                continue;
-            }
-            let is_foreign =
-                reference.name.namespace != name.namespace && !reference.what.crosses_namespaces();
-            if is_foreign && !self.crosses_namespaces {
-                self.refer(&site, BTreeSet::new());
-                all.insert(reference.what, Referred::Foreign);
-                continue;
-            }
-            let found = self.what_is_used(&site, reference);
+            let found = match self.out_of_reach(name, reference) {
+                Some(found) => {
+                    self.refer(&site, BTreeSet::new());
+                    found
+                }
+                None => self.what_is_used(&site, reference),
+            };
             all.insert(reference.what, found);
         }
         all
+    }
+
+    /// The target of a reference to another namespace that an Ingress may not refer to.
+    pub(super) fn out_of_reach(&self, ingress: &ObjectName, reference: &Reference) -> Option<Referred> {
+        if reference.name.namespace == ingress.namespace {
+            return None;
+        }
+        let may_cross = self.crosses_namespaces || reference.what.crosses_namespaces();
+        let outside = self.outside_of(reference).map(Referred::Outside);
+        outside.or_else(|| (!may_cross).then_some(Referred::Foreign))
     }
 
     /// Sets the reference of a site to an object, and returns its target: the previous one, if the new one was not read

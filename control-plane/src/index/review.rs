@@ -15,6 +15,7 @@ use crate::compile::referred::AllReferred;
 use crate::compile::{rejection, settings};
 use crate::objects::{Ingress, IngressPathType, Object};
 use crate::problem::{Fault, shown};
+use crate::reference::Reference;
 
 /// The suffix of snippets' names, of any vendor.
 const SNIPPET: &str = "-snippet";
@@ -79,7 +80,11 @@ impl Index {
         let Some(parsed) = version.parsed() else {
             return Ok(());
         };
-        let claim = Claim::of(ingress, Arc::clone(parsed), AllReferred::new(), self.of_fleet.clone());
+        // What depends on other objects may change until it is read, but not this.
+        let name = ingress.metadata.object_name();
+        let out_of_reach = |it: &Reference| Some((it.what, self.out_of_reach(&name, it)?));
+        let referred: AllReferred = parsed.refs.keys().filter_map(out_of_reach).collect();
+        let claim = Claim::of(ingress, Arc::clone(parsed), referred, self.of_fleet.clone());
         self.overlap(ingress, &claim)?;
         warnings.extend(claim.all_faults().map(|fault| self.text_of(fault)));
         Ok(())

@@ -80,6 +80,26 @@ fn what_would_be_rejected_is_refused_and_what_would_only_deny_is_not() {
     assert_eq!(review(&world, web("second", "/b")), Verdict::default());
 }
 
+/// An object may come until the Ingress is read. The namespace of one that is named stays.
+#[test]
+fn references_to_other_namespaces_are_warned_of_unless_the_fleet_allows_them() {
+    let basic =
+        |secret: &str| web("second", "/b").annotation("auth-type", "basic").annotation("auth-secret", secret);
+    let world = world();
+    assert_eq!(review(&world, basic("users")), Verdict::default());
+    let verdict = review(&world, basic("other/users"));
+    assert_eq!(verdict.refused, None);
+    let [warning] = &verdict.warnings[..] else { panic!("{:?}", verdict.warnings) };
+    assert!(
+        warning.starts_with("metadata.annotations[nginx.ingress.kubernetes.io/auth-secret]: ")
+            && warning.contains("allow-cross-namespace-resources"),
+        "{warning}"
+    );
+    let mut crossing = World::default();
+    crossing.apply(configmap(json!({"allow-cross-namespace-resources": "true"})));
+    assert_eq!(review(&crossing, basic("other/users")), Verdict::default());
+}
+
 #[test]
 fn what_is_not_ours_is_looked_at_for_what_nobody_may_have() {
     let world = world();
