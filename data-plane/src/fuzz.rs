@@ -215,7 +215,7 @@ pub fn paths(data: &[u8]) {
 }
 
 fn agree(raw: &[u8], normal: &path::Normalised<'_>, route: impl Fn(&[u8]) -> Vec<u8>) {
-    let target = match path::forward(raw, normal, |path| route(path), |_, _| true) {
+    let target = match path::forward(raw, normal, |path| route(path), |chosen, read, _| chosen != read) {
         Verdict::Raw => raw.to_vec(),
         Verdict::Normal(target) => target,
         Verdict::Refuse => return,

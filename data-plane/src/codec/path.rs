@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use thiserror::Error;
 
 pub(crate) use climb::climbs;
-pub(crate) use normal::normalise;
+pub(crate) use normal::{has_one_reading, normalise};
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) use reading::readings;
 pub(crate) use reading::{Verdict, forward};

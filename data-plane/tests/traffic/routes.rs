@@ -41,6 +41,43 @@ fn readings_that_lead_to_the_same_are_no_matter() {
     assert_eq!(Client::new(proxy.http).ask(&ask("a.test", "/ruled;x=1")).status, 400);
 }
 
+/// Who declares a path with parameters has a backend that does not cut them.
+#[test]
+fn a_path_that_is_declared_with_parameters_is_served_and_leads_past_no_rule() {
+    let (all, own) = (Origin::says("all"), Origin::says("own"));
+    let mut proxy = Proxy::start();
+    proxy.host("a.test", false, &[("/", PathType::Prefix, "all"), ("/a;v=1", PathType::Prefix, "own")]);
+    proxy.host("b.test", false, &[("/b;v=1", PathType::Exact, "own")]);
+    proxy.endpoints("all", &[all.address]);
+    proxy.endpoints("own", &[own.address]);
+    let denylist_source_range = Some(TextList { values: vec!["192.0.2.1".into()] });
+    proxy.config(vec![(
+        "ingress/ns/rules/a.test",
+        Resource::Route(Route {
+            paths: vec![to("/ruled", PathType::Prefix, "all"), to("/ruled;v=1", PathType::Prefix, "own")],
+            policy: LocationPolicy { denylist_source_range, ..LocationPolicy::default() },
+            ..Route::default()
+        }),
+    )]);
+    proxy.config(vec![(
+        "ingress/ns/open/a.test",
+        Resource::Route(Route {
+            paths: vec![to("/ruled;open", PathType::Prefix, "own")],
+            ..Route::default()
+        }),
+    )]);
+    let ask = |host: &str, target: &str| Client::new(proxy.http).ask(&ask(host, target));
+    for (host, target) in [("a.test", "/a;v=1"), ("a.test", "/a;v=1/x.html?y"), ("b.test", "/b;v=1")] {
+        assert_eq!(ask(host, target).text(), "own", "{target}");
+        assert_eq!(own.seen().pop().unwrap().line(), format!("GET {target} HTTP/1.1"), "as it came");
+    }
+    for target in ["/a;v=1/..;/ruled", "/a;v=1/;x", "/a%3bv=1", "/ruled;open", "/ruled;v=1"] {
+        assert_eq!(ask("a.test", target).status, 400, "{target}");
+    }
+    assert_eq!(own.seen().len(), 3);
+    assert_eq!(ask("a.test", "/a;v=1;x").text(), "all", "another segment");
+}
+
 #[test]
 fn hosts_and_paths() {
     let (root, foo) = (Origin::says("root"), Origin::says("foo"));

@@ -15,14 +15,14 @@ pub(crate) fn normalise(raw: &[u8]) -> Result<Normalised<'_>, PathError> {
     if raw.first() != Some(&b'/') {
         return Err(PathError::NotAbsolute);
     }
-    if is_plain(raw) {
+    if has_one_reading(raw) {
         return Ok(Normalised { path: Cow::Borrowed(raw), suspicious: false });
     }
     Ok(Normalised { path: Cow::Owned(resolve(&decode(raw)?)?), suspicious: true })
 }
 
 /// Whether every server reads these bytes as the same path: they contain no `%`, `;`, `\`, `//` or `/.`.
-fn is_plain(raw: &[u8]) -> bool {
+pub(crate) fn has_one_reading(raw: &[u8]) -> bool {
     let mut slash = false;
     raw.iter().all(|&b| {
         let special = match b {

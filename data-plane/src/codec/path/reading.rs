@@ -474,14 +474,14 @@ pub(crate) enum Verdict {
 /// Applies the dual-reading rule to a path that was normalised from `raw`.
 ///
 /// `route` returns the route and policy of a path; it is called only for readings that differ from the normal form,
-/// and not at all for a path that is not suspicious. An escaped `?` or `#` is usual in names, and few who come later take
-/// it for the end of the path: `evades` returns whether that would lead from the chosen route (the first) past an access
-/// rule of the other.
-pub(crate) fn forward<R: PartialEq>(
+/// and not at all for a path that is not suspicious. `differs` returns whether the chosen route (the first) may not be
+/// read as the other one; it is told of readings that take what is usual in names for the end of the path (an escaped `?`
+/// or `#`): few who come later do.
+pub(crate) fn forward<R>(
     raw: &[u8],
     normalised: &Normalised<'_>,
     mut route: impl FnMut(&[u8]) -> R,
-    evades: impl Fn(&R, &R) -> bool,
+    differs: impl Fn(&R, &R, bool) -> bool,
 ) -> Verdict {
     if !normalised.suspicious {
         return Verdict::Raw;
@@ -490,8 +490,7 @@ pub(crate) fn forward<R: PartialEq>(
     let mut strays = |is_of_end: bool, path: &[u8]| {
         path != &*normalised.path && {
             let chosen = chosen.get_or_insert_with(|| route(&normalised.path));
-            let read = route(path);
-            read != *chosen && (!is_of_end || evades(chosen, &read))
+            differs(chosen, &route(path), is_of_end)
         }
     };
     let leads_elsewhere = |before: &[u8]| {

@@ -89,7 +89,12 @@ fn a_declared_path_that_has_to_be_escaped_is_reached() {
         [("/sch%C3%B6n", "/sch\u{f6}n"), ("/a%20b", "/a b"), ("/c%7Cd", "/c|d"), ("/q%22x", "/q\"x")]
     {
         let normalised = normalise(raw.as_bytes()).unwrap();
-        let verdict = forward(raw.as_bytes(), &normalised, |path| path == declared.as_bytes(), |_, _| true);
+        let verdict = forward(
+            raw.as_bytes(),
+            &normalised,
+            |path| path == declared.as_bytes(),
+            |chosen, read, _| chosen != read,
+        );
         assert_eq!(verdict, Verdict::Raw, "{raw}");
     }
 }
@@ -101,7 +106,7 @@ fn route(path: &[u8]) -> bool {
 
 fn verdict(raw: &str) -> Result<Option<String>, ()> {
     let normalised = normalise(raw.as_bytes()).map_err(|_| ())?;
-    match forward(raw.as_bytes(), &normalised, route, |_, _| true) {
+    match forward(raw.as_bytes(), &normalised, route, |chosen, read, _| chosen != read) {
         Verdict::Raw => Ok(None),
         Verdict::Normal(target) => Ok(Some(String::from_utf8(target).unwrap())),
         Verdict::Refuse => Err(()),
@@ -279,7 +284,7 @@ fn no_reading_leads_to_a_restricted_path() {
 fn a_dot_behind_a_file_does_not_lead_to_it() {
     let verdict = |raw: &str| {
         let normalised = normalise(raw.as_bytes()).unwrap();
-        forward(raw.as_bytes(), &normalised, |path| path == b"/a.html", |_, _| true)
+        forward(raw.as_bytes(), &normalised, |path| path == b"/a.html", |chosen, read, _| chosen != read)
     };
     for raw in [
         "/a.html/.",
@@ -570,7 +575,7 @@ proptest! {
     #[test]
     fn whatever_is_forwarded_is_read_alike_by_all(raw in raw_path()) {
         let Ok(normalised) = normalise(&raw) else { return Ok(()) };
-        let sent = match forward(&raw, &normalised, route, |_, _| true) {
+        let sent = match forward(&raw, &normalised, route, |chosen, read, _| chosen != read) {
             Verdict::Raw => raw.clone(),
             Verdict::Normal(target) => target,
             Verdict::Refuse => return Ok(()),

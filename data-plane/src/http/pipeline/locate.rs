@@ -20,7 +20,7 @@ use crate::table::policy::forwarding::Names;
 use crate::table::policy::shortcuts::Shortcuts;
 use crate::table::{Action, HostEntry, HostTable, Match, PathEntry, Upstream};
 
-use self::destination::{Destination, destination};
+use self::destination::{Destination, destination, is_spelled};
 use self::kept_out::{Shown, keep_out};
 use self::route_outcome::{Own, RouteOutcome};
 
@@ -361,7 +361,11 @@ fn find(table: &HostTable, ask: &Ask<'_, '_>, normal: &Normalised<'_>) -> RouteO
     };
     let climbs = normal.suspicious && path::climbs(raw);
     let destination = |path: &[u8]| destination(host, path, query, climbs, steps);
-    let target = match path::forward(raw, normal, destination, Destination::evades) {
+    let is_spelled = normal.suspicious && *normal.path == *raw && is_spelled(host.route(raw, steps), raw);
+    let differs = |chosen: &Destination, read: &Destination, is_of_end| {
+        chosen != read && (!(is_of_end || is_spelled) || chosen.evades(read))
+    };
+    let target = match path::forward(raw, normal, destination, differs) {
         Verdict::Raw => None,
         Verdict::Normal(path) => Some(path),
         Verdict::Refuse => return RouteOutcome::Own(Own::Ambiguous),

@@ -137,7 +137,7 @@ fn reading_costs_so_much_an_octet() {
 fn path_with_too_many_readings_is_refused() {
     let verdict = |part, length| {
         let raw = repeated(part, length);
-        forward(&raw, &normalise(&raw).unwrap(), <[u8]>::is_empty, |_, _| true)
+        forward(&raw, &normalise(&raw).unwrap(), <[u8]>::is_empty, |chosen, read, _| chosen != read)
     };
     for (part, length) in [("a;b\\c%5c/", 750), ("a;b\\c%255c//../", 250)] {
         assert_eq!(verdict(part, length), Verdict::Raw, "{part}");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use shared::pattern::{Exhausted, Steps};
 
+use crate::codec::path::has_one_reading;
 use crate::table::location::Plainly;
 use crate::table::policy::shortcuts::{Block, Shortcuts};
 use crate::table::{HostEntry, Match, PathEntry};
@@ -41,6 +42,18 @@ impl Destination {
             || read.blocks != self.blocks
             || read.asked != self.asked
     }
+}
+
+/// Whether the path of a location has parameters, as in `/a;v=1`, and a normalised one begins as its Ingress spells it, and
+/// nothing else in it can be read in two ways. Who declares such a path knows that its backend does not cut them; it may still not
+/// be one that leads past an access rule of another.
+pub(super) fn is_spelled(found: Match<'_>, path: &[u8]) -> bool {
+    let Match::Path(entry) = found else { return false };
+    let declared = entry.declared().as_bytes();
+    let rest = path.strip_prefix(declared);
+    declared.contains(&b';')
+        && declared.split(|byte| *byte == b';').all(has_one_reading)
+        && rest.is_some_and(has_one_reading)
 }
 
 /// `climbs`: some reader sees a `..` step in the raw path.
