@@ -178,6 +178,38 @@ fn where_nothing_is_ours_the_flag_that_is_missing_is_named() {
     assert!(!said(&fine).contains("FIRTH_CONTROLLER_CLASS"), "{}", said(&fine));
 }
 
+/// Without its own ConfigMaps an export of ingress-nginx is checked with the defaults.
+#[test]
+fn configmaps_of_another_name_are_hinted_at() {
+    let map = |name: &str, data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "edge"}, "data": data});
+    let maps = [
+        map("my-controller", json!({"proxy-body-size": "8m", "Use-Gzip": "true"})),
+        map("my-tcp", json!({"5432": "db/sql:5432"})),
+        map("my-udp", json!({"53": "dns/dns:53"})),
+        map("app", json!({"proxy-body-size": "8m", "color": "blue"})),
+        map("none", json!({})),
+        map("ports", json!({"5432": "sql"})),
+    ];
+    let text = maps.map(|map| map.to_string()).join("\n---\n");
+    let checked = firth(&["-"], &text);
+    let said = said(&checked);
+    let found: Vec<_> = said.lines().filter(|line| line.starts_with("warning: ConfigMap")).collect();
+    let objects = ["my-controller", "my-tcp", "my-udp"].map(|name| format!("warning: ConfigMap edge/{name}"));
+    assert_eq!(found, objects, "{said}");
+    for flag in [
+        "CONFIGMAP=edge/my-controller",
+        "TCP_SERVICES_CONFIGMAP=edge/my-tcp",
+        "UDP_SERVICES_CONFIGMAP=edge/my-udp",
+    ] {
+        assert!(said.contains(&format!("FIRTH_{flag} reads this one")), "{flag}: {said}");
+    }
+    // The one that is read is among them.
+    let read = map("ingress-nginx-controller", json!({"hsts": "false"}));
+    let read = read.to_string().replace("edge", "ingress-nginx");
+    let both = firth(&["-"], &format!("{text}\n---\n{read}"));
+    assert!(!self::said(&both).contains("my-controller"), "{both:?}");
+}
+
 #[test]
 fn what_is_not_read_is_told_to_people_and_programs() {
     let dir = tempfile::tempdir().unwrap();
