@@ -21,10 +21,11 @@ def helm(*args):
     return subprocess.run([HELM, *args], capture_output=True, text=True)
 
 
-def template(*values, release="firth", namespace="shore"):
+def template(*values, release="firth", namespace="shore", version=None):
     # Lists of --set are {a,b}, without quotes: {"a": 1} is JSON, and so is "1".
     sets = [part for value in values for part in ("--set-json" if re.search('={?"', value) else "--set", value)]
-    return helm("template", release, str(CHART), "--namespace", namespace, *sets)
+    of_cluster = ["--kube-version", version] if version else []
+    return helm("template", release, str(CHART), "--namespace", namespace, *of_cluster, *sets)
 
 
 def render(*values, **how):
@@ -382,6 +383,12 @@ class Planes(unittest.TestCase):
         self.assertIn("requiredDuringSchedulingIgnoredDuringExecution", hard)
         self.assertIn(("PodDisruptionBudget", "firth-control-plane"), objects)
         self.assertNotIn(("PodDisruptionBudget", "firth-control-plane"), render("controlPlane.replicas=1"))
+
+    def test_the_oldest_cluster_is_sent_no_newer_fields(self):
+        oldest = re.search(r'kubeVersion: ">=(.*)-0"', (CHART / "Chart.yaml").read_text())[1]
+        budget = lambda version: render(version=version)["PodDisruptionBudget", "firth-control-plane"]["spec"]
+        self.assertNotIn("unhealthyPodEvictionPolicy", budget(oldest))
+        self.assertEqual(budget("1.26.0")["unhealthyPodEvictionPolicy"], "AlwaysAllow")
 
     def test_where_pods_are_scheduled(self):
         for plane, values in zip(PLANES, ("controlPlane", "dataPlane")):
