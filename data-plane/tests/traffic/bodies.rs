@@ -333,6 +333,26 @@ fn tiny_chunks_arrive_in_larger_ones() {
     assert!(chunks < 2_000, "{chunks}");
 }
 
+/// As nginx does, which has one chunk for what it has read at a time.
+#[test]
+fn tiny_chunks_of_a_response_arrive_in_larger_ones() {
+    const BODY: &str = "abcdefghij";
+    let origin = Origin::raw(|mut stream, _, _| {
+        let chunks: String = BODY.repeat(2_000).chars().map(|one| format!("1\r\n{one}\r\n")).collect();
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        stream.write_all(format!("{head}{chunks}0\r\n\r\n").as_bytes()).unwrap();
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.ask("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").text(), BODY.repeat(2_000));
+    client.send("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
+    let raw = client.rest();
+    let body = raw.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    let frames = raw.len() - body - BODY.len() * 2_000;
+    // Of 20,000 chunks 100 kB.
+    assert!(frames < 4_000, "{frames}");
+}
+
 #[test]
 fn a_body_that_stays_away_ends_its_connection_without_an_answer() {
     let origin = Origin::says("hello");

@@ -1,15 +1,16 @@
 //! Writes a response to an HTTP/1.1 client: the head and the first body piece together, then piece by piece at the
 //! client's pace.
 
+use std::error::Error;
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 use super::client_body::{Unread, Unsent};
-use crate::codec::body::RequestBody;
+use crate::codec::body::{Joining, RequestBody};
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{BodyWriter, Client, write_response};
 use crate::codec::outgoing::Outgoing;
@@ -274,9 +275,7 @@ impl Answer<'_> {
                         self.piped += count as u64;
                         info.relayed(count, count);
                         let frame = self.writer.frame(count);
-                        return Poll::Ready(
-                            frame.map(drop).map_err(|error| ProxyError::of(Kind::InvalidBody, error)),
-                        );
+                        return Poll::Ready(frame.map(drop).map_err(invalid));
                     }
                     Filled::Unsure => {}
                     Filled::Unable => {
@@ -289,32 +288,55 @@ impl Answer<'_> {
         body.poll_more(cx)
     }
 
-    /// Takes available pieces while there is room for them; returns whether more has to be read first.
+    /// Takes available pieces while there is room for them; returns whether more has to be read first. Small ones are
+    /// joined: a backend may send an octet at a time, and a frame for each costs much more than the octet.
     fn gather(&mut self, body: &mut ReplyBody, info: &mut RequestInfo) -> Result<bool, ProxyError> {
-        let invalid = |error| ProxyError::of(Kind::InvalidBody, error);
-        while !self.ended && !self.out.is_full() {
-            match body.buffered()? {
+        let mut joining = Joining::default();
+        let hungry = loop {
+            if self.ended || self.out.is_full() {
+                break Ok(false);
+            }
+            match body.buffered() {
                 // What a backend sends after the head of a response without a body is dropped.
-                Some(Some(_)) if self.writer.is_bodiless() => {}
-                Some(Some(piece)) => {
+                Ok(Some(Some(_))) if self.writer.is_bodiless() => {}
+                Ok(Some(Some(piece))) => {
                     info.relayed(piece.len(), body.made_of(piece.len()));
                     self.gathered += piece.len();
-                    let frame = self.writer.frame(piece.len()).map_err(invalid)?;
-                    info.framed(frame.before().len() + frame.after().len());
-                    self.out.push(frame, piece);
+                    if let Some(before) = joining.push(piece) {
+                        self.push(before, info)?;
+                    }
                 }
-                Some(None) => {
+                Ok(Some(None)) => {
+                    if let Some(rest) = joining.rest() {
+                        self.push(rest, info)?;
+                    }
                     let end = self.writer.end().map_err(invalid)?;
                     info.framed(end.len());
                     info.relayed(0, body.made_of(0));
                     self.out.push_static(end);
                     self.ended = true;
                 }
-                None => return Ok(true),
+                Ok(None) => break Ok(true),
+                Err(error) => break Err(error),
             }
+        };
+        if let Some(rest) = joining.rest() {
+            self.push(rest, info)?;
         }
-        Ok(false)
+        hungry
     }
+
+    /// Frames a piece.
+    fn push(&mut self, piece: Bytes, info: &mut RequestInfo) -> Result<(), ProxyError> {
+        let frame = self.writer.frame(piece.len()).map_err(invalid)?;
+        info.framed(frame.before().len() + frame.after().len());
+        self.out.push(frame, piece);
+        Ok(())
+    }
+}
+
+fn invalid(error: impl Error + Send + Sync + 'static) -> ProxyError {
+    ProxyError::of(Kind::InvalidBody, error)
 }
 
 /// Reads what the client sends meanwhile: the rest of its request goes to an endpoint that has responded before it had
