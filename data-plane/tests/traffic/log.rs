@@ -353,6 +353,29 @@ fn method_and_host_of_a_refused_head_are_logged() {
     assert_eq!(lines, ["GET|a.test|A.test:80|-|u|400", "PUT|-|a b|-|-|400", "-|-|-|-|-|400"]);
 }
 
+/// As in nginx, which closes these connections without a response: whoever bans slow clients reads it in the log.
+#[test]
+fn heads_that_do_not_arrive_whole_are_logged() {
+    let limits = Limits { head: Duration::from_millis(300), ..Limits::default() };
+    let proxy = Proxy::serving(limits, &[]);
+    let begin = |head: &str| {
+        let mut client = Client::new(proxy.http);
+        client.send(head);
+        client
+    };
+    assert!(begin("GET /slow HTTP/1.1\r\nHost: a.test\r\nX-Half: ").ended());
+    let mut leaves = begin("GET /left HTTP/1.1\r\nHost: a");
+    leaves.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(leaves.ended());
+    // Nothing was asked.
+    drop(Client::new(proxy.http));
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    let seen: Vec<_> = log.lines().map(|line| line.split('"').skip(1).take(2).collect::<String>()).collect();
+    assert_eq!(seen.len(), 2, "{log}");
+    assert!(seen[0].starts_with("GET /slow HTTP/1.1 408 0 "), "{log}");
+    assert!(seen[1].starts_with("GET /left HTTP/1.1 400 0 "), "{log}");
+}
+
 /// In ingress-nginx `access_log` is outside of all servers: requests without a location are logged according to the
 /// fleet's settings.
 #[test]

@@ -21,7 +21,7 @@ use crate::http::patience::hear_out;
 use crate::http::peer::Peer;
 use crate::http::pipeline::log::{REQUEST, RequestRecord};
 use crate::http::pipeline::{self, Call, Exchange};
-use crate::http::reply::{Bad, Reply, ReplyBody};
+use crate::http::reply::{Bad, Reply, ReplyBody, Untold};
 use crate::http::server::Server;
 use crate::http::upgrade;
 use crate::local::boxed::boxed;
@@ -34,6 +34,12 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Capacity in bytes up to which the buffer of a head that is still arriving is not counted.
 const UNCOUNTED: usize = 4 * 1024;
+
+/// Why a head did not arrive whole, as a status in the log: its client has disconnected, or was too slow, or there is no
+/// memory for more of it.
+const GONE: u16 = 400;
+const TOO_SLOW: u16 = 408;
+const NO_ROOM: u16 = 503;
 
 /// More bytes than a kernel sends before the client's has acknowledged any (RFC 6928).
 const LONG: u64 = 14 * 1024;
@@ -81,6 +87,8 @@ enum Closing {
 enum Next {
     Request(Box<RequestHead>),
     Refused(HeadError),
+    /// A head that did not arrive whole, with the status that nginx logs of it.
+    Unfinished(u16),
     Http2,
     Silence,
     /// The client disconnected, was too slow, or was idle for too long.
@@ -134,6 +142,10 @@ impl<S: Stream> Session<S> {
                     }
                     Next::Refused(error) => {
                         Box::pin(self.refuse(error)).await;
+                        break;
+                    }
+                    Next::Unfinished(status) => {
+                        self.give_up(status);
                         break;
                     }
                     Next::Http2 => return Left::Http2(self),
@@ -209,23 +221,22 @@ impl<S: Stream> Session<S> {
             let more = poll_fn(|cx| {
                 make_room(input);
                 match poll_fill(stream, input, cx) {
-                    Poll::Ready(Ok(count)) => Poll::Ready(count > 0),
-                    Poll::Ready(Err(_)) => Poll::Ready(false),
+                    Poll::Ready(Ok(count)) if count > 0 => Poll::Ready(Ok(())),
+                    Poll::Ready(_) => Poll::Ready(Err(GONE)),
                     Poll::Pending => {
                         // This may take any time, so the buffer is shrunk.
                         if !std::mem::replace(&mut is_small, true) {
                             server.local.buffers.shrink(input);
                             if !counted(&server.local.quota, &mut share, input.capacity()) {
-                                return Poll::Ready(false);
+                                return Poll::Ready(Err(NO_ROOM));
                             }
                         }
-                        timer.poll_elapsed(cx).map(|_| false)
+                        timer.poll_elapsed(cx).map(|_| Err(TOO_SLOW))
                     }
                 }
             });
-            if !more.await {
-                // As nginx: closed without a response.
-                return Next::End;
+            if let Err(status) = more.await {
+                return Next::Unfinished(status);
             }
             if let Some(next) = self.look(&mut reader) {
                 return next;
@@ -364,6 +375,15 @@ impl<S: Stream> Session<S> {
                 false
             }
         }
+    }
+
+    /// Notes a head that did not arrive whole: as in nginx, the connection is closed without a response.
+    fn give_up(&self, status: u16) {
+        let Self { server, peer, input, .. } = self;
+        let mut record = RequestRecord::refused(&server.local, peer, input);
+        record.info.unrouted(server);
+        record.info.untold(Untold::Said(status));
+        server.local.metrics.refusals.add(1);
     }
 
     /// Responds to a request that cannot be parsed, and closes.
