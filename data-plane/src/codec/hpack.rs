@@ -30,8 +30,14 @@ use table::{Entry, Name, Table};
 
 use super::guard::is_value;
 
+#[allow(dead_code, reason = "for clients' connections, which h2 still serves")]
+pub(crate) mod block;
 #[cfg(test)]
 pub(crate) mod blocks;
+#[allow(dead_code, reason = "for clients' connections, which h2 still serves")]
+mod entries;
+#[allow(dead_code, reason = "for clients' connections, which h2 still serves")]
+mod fixed;
 mod huffman;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod model;

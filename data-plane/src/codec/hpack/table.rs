@@ -5,18 +5,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::fixed::FIXED;
+
 /// Default table size in bytes, which we do not change (RFC 9113 section 6.5.2).
 const MOST: usize = 4_096;
 
 /// The overhead of an entry in addition to its text.
 const ENTRY: usize = 32;
-
-/// Lengths of the names in the static table (RFC 7541 appendix A).
-const NAMES: [u8; 61] = [
-    10, 7, 7, 5, 5, 7, 7, 7, 7, 7, 7, 7, 7, 7, 14, 15, 15, 13, 6, 27, 3, 5, 13, 13, 19, 16, 16, 14, 16, 13,
-    12, 6, 4, 4, 6, 7, 4, 4, 8, 17, 13, 8, 19, 13, 4, 8, 12, 18, 19, 5, 7, 7, 11, 6, 10, 25, 17, 10, 4, 3,
-    16,
-];
 
 /// The kind of a name, as far as it determines which values are allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,8 +91,8 @@ impl Table {
     /// The entry with this index.
     pub(super) fn entry(&self, number: usize) -> Option<Entry> {
         let place = number.checked_sub(1)?;
-        let Some(length) = NAMES.get(place) else {
-            let row = self.entries.get(place - NAMES.len())?;
+        let Some(fixed) = FIXED.get(place) else {
+            let row = self.entries.get(place - FIXED.len())?;
             let Row { name, has_bad_name, is_bad, length, .. } = *row;
             let target = row.target.clone();
             return Some(Entry { name, length: usize::from(length), has_bad_name, is_bad, target });
@@ -110,7 +105,13 @@ impl Table {
             8..=14 => Name::Status,
             _ => Name::Field,
         };
-        Some(Entry { name, length: usize::from(*length), has_bad_name: false, is_bad: false, target: None })
+        Some(Entry {
+            name,
+            length: usize::from(fixed.name),
+            has_bad_name: false,
+            is_bad: false,
+            target: None,
+        })
     }
 
     /// Adds an entry with a value of this length. One that is larger than the table empties it, and is not stored.
