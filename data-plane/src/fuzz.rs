@@ -16,6 +16,7 @@ use crate::codec::guard::Limits;
 use crate::codec::h1::{Body, BodyReader, CgiReader, RequestReader, write_request};
 use crate::codec::head::{Framing, RequestHead};
 pub use crate::codec::heads::fuzz::frames as fields;
+pub use crate::codec::hpack::decode::fuzz::blocks;
 use crate::codec::path::{self, Verdict};
 use crate::codec::proxy_protocol::{self, Ends, Header};
 use crate::dns;
@@ -344,6 +345,11 @@ mod tests {
     #[test]
     fn any_paths() {
         run("paths", super::paths);
+    }
+
+    #[test]
+    fn any_blocks() {
+        run("blocks", super::blocks);
     }
 
     #[test]

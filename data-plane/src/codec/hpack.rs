@@ -35,6 +35,8 @@ pub(crate) mod block;
 #[cfg(test)]
 pub(crate) mod blocks;
 #[allow(dead_code, reason = "for clients' connections, which h2 still serves")]
+pub(crate) mod decode;
+#[allow(dead_code, reason = "for clients' connections, which h2 still serves")]
 mod entries;
 #[allow(dead_code, reason = "for clients' connections, which h2 still serves")]
 mod fixed;

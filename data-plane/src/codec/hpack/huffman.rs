@@ -1,5 +1,5 @@
-//! HPACK's Huffman code (RFC 7541 appendix B): checks a text without decoding it into memory, and generates texts of a
-//! given length.
+//! HPACK's Huffman code (RFC 7541 appendix B): decodes a text, checks one without decoding it into memory, and generates
+//! texts of a given length.
 //!
 //! The code is canonical: codes of one length are consecutive in the order of their octets, and shorter codes come
 //! first. So a list of the lengths describes it completely.
@@ -69,24 +69,26 @@ const fn code() -> Code {
 }
 
 /// By the next [`STEP`] bits: the one or two octets that are completely in them, encoded as their total bits (4 bits),
-/// their number (2 bits, from the fifth on) and their common properties (from the ninth on). Zero if there is none.
-static STEPS: [u16; 1 << STEP] = steps();
+/// their number (2 bits, from the fifth on), their common properties (from the ninth on), and themselves (from the
+/// seventeenth on). Zero if there is none.
+static STEPS: [u32; 1 << STEP] = steps();
 
-const fn steps() -> [u16; 1 << STEP] {
+const fn steps() -> [u32; 1 << STEP] {
     let mut steps = [0; 1 << STEP];
     let mut bits = 0;
     while bits < 1 << STEP {
-        let (mut used, mut count, mut classes) = (0, 0, ALL);
+        let (mut used, mut count, mut classes, mut octets) = (0, 0, ALL, 0);
         while used + SHORTEST <= STEP
             && let Some((octet, length)) = one((bits as u64) << (64 - STEP + used))
             && used + length <= STEP
         {
+            octets |= (octet as u32) << (16 + 8 * count);
             used += length;
             count += 1;
             classes &= CLASSES[octet as usize];
         }
         if count > 0 {
-            steps[bits as usize] = (used | count << 4 | (classes as u32) << 8) as u16;
+            steps[bits as usize] = used | count << 4 | (classes as u32) << 8 | octets;
         }
         bits += 1;
     }
@@ -158,6 +160,29 @@ impl<'a> Bits<'a> {
 
 /// The number of octets of a text, and the properties that all of them have; `None` if it is invalid.
 pub(super) fn measure(bytes: &[u8]) -> Option<(usize, Classes)> {
+    each(bytes, |_, _| {})
+}
+
+/// More octets than this are not decoded from so many bytes.
+pub(super) fn most(bytes: &[u8]) -> usize {
+    bytes.len() * 8 / SHORTEST as usize
+}
+
+/// What [`decode`] may overwrite behind the decoded text.
+pub(super) const BEHIND: usize = 2;
+
+/// Decodes a text into memory, which must have room for it and [`BEHIND`]. Returns what [`measure`] does.
+pub(super) fn decode(bytes: &[u8], into: &mut [u8]) -> Option<(usize, Classes)> {
+    each(bytes, |at, octets| {
+        if let Some(place) = into.get_mut(at..at + 2) {
+            place.copy_from_slice(&octets);
+        }
+    })
+}
+
+/// Finds the octets of a text, one or two at a time, with their position; of one the second is zero.
+#[inline]
+fn each(bytes: &[u8], mut take: impl FnMut(usize, [u8; 2])) -> Option<(usize, Classes)> {
     let (mut bits, mut count, mut classes) = (Bits::new(bytes), 0, ALL);
     loop {
         bits.refill();
@@ -167,12 +192,15 @@ pub(super) fn measure(bytes: &[u8]) -> Option<(usize, Classes)> {
                 if bits.have < LONGEST && !bits.left.is_empty() {
                     break;
                 }
-                classes &= CLASSES[usize::from(bits.one()?)];
+                let octet = bits.one()?;
+                take(count, [octet, 0]);
+                classes &= CLASSES[usize::from(octet)];
                 count += 1;
                 continue;
             }
-            bits.skip(u32::from(step & 0xf));
-            count += usize::from(step >> 4 & 3);
+            bits.skip(step & 0xf);
+            take(count, [(step >> 16) as u8, (step >> 24) as u8]);
+            count += (step >> 4 & 3) as usize;
             classes &= (step >> 8) as Classes;
         }
         if bits.left.is_empty() {
@@ -180,7 +208,9 @@ pub(super) fn measure(bytes: &[u8]) -> Option<(usize, Classes)> {
         }
     }
     while !bits.is_over() {
-        classes &= CLASSES[usize::from(bits.one()?)];
+        let octet = bits.one()?;
+        take(count, [octet, 0]);
+        classes &= CLASSES[usize::from(octet)];
         count += 1;
     }
     Some((count, classes))

@@ -1,4 +1,5 @@
-//! A slow, independent reader of field blocks that [`Fields`](super::Fields) is compared with.
+//! A slow, independent reader of field blocks that [`Fields`](super::Fields) and [`Decoder`](super::decode::Decoder) are
+//! compared with.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::LazyLock;
@@ -21,6 +22,24 @@ pub(super) const STATIC: [&str; 61] = [
     "strict-transport-security", "transfer-encoding", "user-agent", "vary", "via", "www-authenticate",
 ];
 
+/// The values that are not empty, by index.
+const VALUES: [(usize, &str); 14] = [
+    (2, "GET"),
+    (3, "POST"),
+    (4, "/"),
+    (5, "/index.html"),
+    (6, "http"),
+    (7, "https"),
+    (8, "200"),
+    (9, "204"),
+    (10, "206"),
+    (11, "304"),
+    (12, "400"),
+    (13, "404"),
+    (14, "500"),
+    (16, "gzip, deflate"),
+];
+
 static CODES: LazyLock<HashMap<Vec<bool>, u8>> =
     LazyLock::new(|| (0..=u8::MAX).map(|octet| (super::huffman::code_of(octet), octet)).collect());
 
@@ -29,11 +48,13 @@ static CODES: LazyLock<HashMap<Vec<bool>, u8>> =
 pub(crate) struct Model {
     entries: VecDeque<Field>,
     most: usize,
+    /// Whether the table size may change within a block.
+    is_lax: bool,
 }
 
 impl Default for Model {
     fn default() -> Self {
-        Self { entries: VecDeque::new(), most: 4_096 }
+        Self { entries: VecDeque::new(), most: 4_096, is_lax: true }
     }
 }
 
@@ -78,12 +99,17 @@ fn text(block: &mut &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Model {
-    fn entry(&self, number: usize) -> Option<Field> {
+    /// One that allows changes of the table size only at the start of a block (RFC 7541 section 4.2).
+    pub(crate) fn strict() -> Self {
+        Self { is_lax: false, ..Self::default() }
+    }
+
+    /// The entry with this index.
+    pub(crate) fn entry(&self, number: usize) -> Option<Field> {
         let place = number.checked_sub(1)?;
+        let value = VALUES.iter().find(|(at, _)| *at == number).map_or("", |(_, value)| value);
         match STATIC.get(place) {
-            // Only the value of a status matters here.
-            Some(&":path") => Some((b":path".to_vec(), b"/".to_vec())),
-            Some(name) => Some((name.as_bytes().to_vec(), b"200".to_vec())),
+            Some(name) => Some((name.as_bytes().to_vec(), value.as_bytes().to_vec())),
             None => self.entries.get(place - STATIC.len()).cloned(),
         }
     }
@@ -108,6 +134,9 @@ impl Model {
                 continue;
             }
             if first & 0xe0 == 0x20 {
+                if !self.is_lax && !fields.is_empty() {
+                    return None;
+                }
                 self.most = number(&mut block, 5).filter(|most| *most <= 4_096)?;
                 self.shrink(self.most);
                 continue;

@@ -9,6 +9,9 @@ fn read(bytes: &[u8]) -> Option<Vec<u8>> {
     let (count, _) = measure(bytes)?;
     let text: Vec<u8> = octets(bytes).collect();
     assert_eq!(text.len(), count, "{bytes:?}");
+    let mut decoded = vec![0; most(bytes).min(count) + BEHIND];
+    assert_eq!(decode(bytes, &mut decoded), measure(bytes));
+    assert_eq!(decoded[..count], text);
     Some(text)
 }
 
