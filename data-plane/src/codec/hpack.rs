@@ -37,6 +37,8 @@ pub(crate) mod blocks;
 #[allow(dead_code, reason = "for clients' connections, which h2 still serves")]
 pub(crate) mod decode;
 #[allow(dead_code, reason = "for clients' connections, which h2 still serves")]
+pub(crate) mod encode;
+#[allow(dead_code, reason = "for clients' connections, which h2 still serves")]
 mod entries;
 #[allow(dead_code, reason = "for clients' connections, which h2 still serves")]
 mod fixed;
