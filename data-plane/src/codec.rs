@@ -2,7 +2,7 @@
 //! by which they are refused.
 //!
 //! ```text
-//! error, guard  ◀─ host, path  ◀─ head, fcgi  ◀─ h1, body, frame  ◀─ hpack  ◀─ heads, outgoing, stream
+//! error, guard  ◀─ host, path  ◀─ head, fcgi  ◀─ h1, body, frame  ◀─ hpack  ◀─ h2, heads, outgoing, stream
 //! ```
 //!
 //! **Invariant:** nothing here knows a worker, a table or the time.
@@ -13,6 +13,8 @@ pub(crate) mod fcgi;
 pub(crate) mod frame;
 pub(crate) mod guard;
 pub(crate) mod h1;
+#[allow(dead_code, reason = "for clients' connections, which the crate h2 still serves")]
+pub(crate) mod h2;
 pub(crate) mod head;
 pub(crate) mod heads;
 pub(crate) mod host;

@@ -199,6 +199,7 @@ const DATA_PLANE: &[&str] = &[
     "codec/body",
     "codec/frame",
     "codec/hpack",
+    "codec/h2",
     "codec/heads",
     "codec/outgoing",
     "codec/stream",

@@ -16,8 +16,11 @@ pub(crate) enum Kind {
     Continuation,
     /// PUSH_PROMISE.
     Promise,
+    Priority,
     Reset,
     Settings,
+    Ping,
+    Goaway,
     WindowUpdate,
     Other,
 }
@@ -48,9 +51,12 @@ impl Frame {
         let kind = match kind {
             0 => Kind::Data,
             1 => Kind::Headers,
+            2 => Kind::Priority,
             3 => Kind::Reset,
             4 => Kind::Settings,
             5 => Kind::Promise,
+            6 => Kind::Ping,
+            7 => Kind::Goaway,
             8 => Kind::WindowUpdate,
             9 => Kind::Continuation,
             _ => Kind::Other,

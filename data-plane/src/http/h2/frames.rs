@@ -112,7 +112,10 @@ impl Frames {
             Kind::Data
             | Kind::Continuation
             | Kind::Promise
+            | Kind::Priority
             | Kind::Settings
+            | Kind::Ping
+            | Kind::Goaway
             | Kind::WindowUpdate
             | Kind::Other => self.idle += 1,
         }

@@ -1,0 +1,43 @@
+//! HTTP/2 as it is spoken with clients (RFC 9113), without I/O.
+
+use std::fmt;
+
+mod frames;
+
+/// An error code (RFC 9113 section 7).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reason(pub(crate) u32);
+
+impl Reason {
+    pub(crate) const NO_ERROR: Self = Self(0);
+    pub(crate) const PROTOCOL_ERROR: Self = Self(1);
+    pub(crate) const INTERNAL_ERROR: Self = Self(2);
+    pub(crate) const FLOW_CONTROL_ERROR: Self = Self(3);
+    pub(crate) const STREAM_CLOSED: Self = Self(5);
+    pub(crate) const FRAME_SIZE_ERROR: Self = Self(6);
+    pub(crate) const REFUSED_STREAM: Self = Self(7);
+    pub(crate) const CANCEL: Self = Self(8);
+    pub(crate) const COMPRESSION_ERROR: Self = Self(9);
+    pub(crate) const ENHANCE_YOUR_CALM: Self = Self(11);
+}
+
+impl fmt::Debug for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error {}", self.0)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match *self {
+            Self::NO_ERROR => "no error",
+            Self::PROTOCOL_ERROR => "protocol error",
+            Self::FLOW_CONTROL_ERROR => "more data than the window allows",
+            Self::STREAM_CLOSED => "a frame on a stream that has ended",
+            Self::FRAME_SIZE_ERROR => "a frame of a wrong size",
+            Self::COMPRESSION_ERROR => "fields that cannot be decoded",
+            Self::ENHANCE_YOUR_CALM => "too much of something",
+            _ => "another error",
+        })
+    }
+}
