@@ -1,0 +1,131 @@
+//! One stream: what is left of its request and of its response, and who waits for it.
+
+use std::task::{Context, Poll, Waker};
+
+use super::Reason;
+use super::body::Body;
+use super::windows::{RecvWindow, SendWindow};
+
+/// Why there is no more of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cut {
+    /// It was reset, or its connection has ended.
+    Gone,
+    /// Its trailers are malformed.
+    Malformed,
+}
+
+/// A stream that has handles.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) send: SendWindow,
+    pub(super) recv: RecvWindow,
+    pub(super) body: Body,
+    /// What its request's content-length says is still to come.
+    pub(super) declared: Option<u64>,
+    /// Whether all of its request has come.
+    pub(super) has_come: bool,
+    /// Whether its trailers are malformed.
+    pub(super) is_malformed: bool,
+    /// Whether all of its response is given.
+    pub(super) is_given: bool,
+    /// Whether it was reset by either side, or lost.
+    pub(super) is_cut: bool,
+    /// Whether nobody reads the rest of its body.
+    pub(super) is_unwanted: bool,
+    /// Whether its window is granted, but that of the connection is not: it has a place in the queue for that.
+    pub(super) is_queued: bool,
+    /// Handles that there are.
+    pub(super) handles: u8,
+    pub(super) reader: Option<Waker>,
+    pub(super) writer: Option<Waker>,
+}
+
+impl Stream {
+    /// A new one, with the window that the peer gives its streams, and ours.
+    pub(super) fn new(send: u32, recv: u32, has_come: bool) -> Self {
+        Self {
+            send: SendWindow::new(send),
+            recv: RecvWindow::of_stream(recv),
+            body: Body::default(),
+            declared: None,
+            has_come,
+            is_malformed: false,
+            is_given: false,
+            is_cut: false,
+            is_unwanted: has_come,
+            is_queued: false,
+            handles: if has_come { 1 } else { 2 },
+            reader: None,
+            writer: None,
+        }
+    }
+
+    /// Whether it is closed (RFC 9113 section 5.1), whoever still refers to it.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_cut || self.has_come && self.is_given
+    }
+
+    /// A DATA frame of this length comes, with so much data. Returns how much of it will be held: what is padding, or
+    /// nobody reads, is not; `None`: none of it matters.
+    pub(super) fn begin_data(&mut self, length: usize, data: usize) -> Result<Option<usize>, Reason> {
+        if self.is_cut {
+            // The client did not know (RFC 9113 section 5.1).
+            return Ok(None);
+        }
+        if self.has_come {
+            return Err(Reason::STREAM_CLOSED);
+        }
+        self.recv.receive(length)?;
+        let held = if self.is_unwanted { 0 } else { data };
+        self.recv.release(length - held);
+        self.count(data).inspect_err(|_| self.recv.release(held))?;
+        Ok(Some(held))
+    }
+
+    /// Counts data that comes against the declared length.
+    fn count(&mut self, bytes: usize) -> Result<(), Reason> {
+        let Some(left) = &mut self.declared else { return Ok(()) };
+        *left = left.checked_sub(bytes as u64).ok_or(Reason::PROTOCOL_ERROR)?;
+        Ok(())
+    }
+
+    /// All of the request has come.
+    pub(super) fn complete(&mut self) -> Result<(), Reason> {
+        if self.declared.is_some_and(|left| left > 0) {
+            return Err(Reason::PROTOCOL_ERROR);
+        }
+        self.has_come = true;
+        self.wake_reader();
+        Ok(())
+    }
+
+    /// There is no more of it in either direction.
+    pub(super) fn cut(&mut self) {
+        self.is_cut = true;
+        self.body = Body::default();
+        self.wake_reader();
+        self.wake_writer();
+    }
+
+    pub(super) fn wake_reader(&mut self) {
+        if let Some(waker) = self.reader.take() {
+            waker.wake();
+        }
+    }
+
+    pub(super) fn wake_writer(&mut self) {
+        if let Some(waker) = self.writer.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Has the task woken later.
+pub(super) fn wait<T>(waker: &mut Option<Waker>, cx: &Context<'_>) -> Poll<T> {
+    match waker {
+        Some(waker) => waker.clone_from(cx.waker()),
+        none => *none = Some(cx.waker().clone()),
+    }
+    Poll::Pending
+}
