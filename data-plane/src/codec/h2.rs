@@ -1,8 +1,27 @@
-//! HTTP/2 as it is spoken with clients (RFC 9113), without I/O.
+//! HTTP/2 as it is spoken with clients (RFC 9113): bytes in, requests and pieces of their bodies out, and back. No I/O,
+//! no task and no clock but what is passed in.
+//!
+//! A [`Connection`] is shared, on one thread, by the task that reads and writes and by those of its streams. All that the
+//! latter give it is ordered at once: what may be sent at all fits in the windows, so that no stream has a queue.
+//!
+//! ```text
+//! frames, windows, outgoing, body  ◀─  stream  ◀─  connection (receive, send)
+//! ```
+//!
+//! **Invariant:** an idle connection holds the peer's table of fields and no buffer, and however the bytes that come are
+//! split, the same happens.
 
 use std::fmt;
 
+#[allow(unused_imports, reason = "for the connections that come next")]
+pub(crate) use connection::{Connection, Limits, Opened};
+#[allow(unused_imports, reason = "for the connections that come next")]
+pub(crate) use outgoing::SLICES;
+#[allow(unused_imports, reason = "for the connections that come next")]
+pub(crate) use stream::Cut;
+
 mod body;
+mod connection;
 mod frames;
 mod outgoing;
 mod settings;
