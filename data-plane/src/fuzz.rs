@@ -14,6 +14,7 @@ use shared::kind::{Kind, Lane, ResourceKey};
 
 use crate::codec::guard::Limits;
 use crate::codec::h1::{Body, BodyReader, CgiReader, RequestReader, write_request};
+pub use crate::codec::h2::fuzz::connection as http2;
 use crate::codec::head::{Framing, RequestHead};
 pub use crate::codec::heads::fuzz::frames as fields;
 pub use crate::codec::hpack::decode::fuzz::blocks;
@@ -350,6 +351,11 @@ mod tests {
     #[test]
     fn any_blocks() {
         run("blocks", super::blocks);
+    }
+
+    #[test]
+    fn any_http2() {
+        run("http2", super::http2);
     }
 
     #[test]

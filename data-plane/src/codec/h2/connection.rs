@@ -14,7 +14,12 @@ use super::windows::{RecvWindow, SendWindow};
 use super::{FIRST_WINDOW, Reason, settings};
 use crate::codec::hpack::decode::Decoder;
 use crate::codec::hpack::encode;
+use receive::Incoming;
+pub(crate) use receive::wanted;
 
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
+mod receive;
 mod send;
 
 /// The largest id of a stream, which a GOAWAY names that is followed by another one.
@@ -77,6 +82,7 @@ enum Table {
 #[derive(Debug)]
 pub(crate) struct Connection {
     limits: Limits,
+    incoming: Incoming,
     decoder: Decoder,
     /// By id, in ascending order.
     streams: Vec<(u32, Box<Stream>)>,
@@ -117,6 +123,7 @@ impl Connection {
         }
         Self {
             limits,
+            incoming: Incoming::default(),
             decoder: Decoder::new(),
             streams: Vec::new(),
             open: 0,
@@ -134,6 +141,11 @@ impl Connection {
             is_over: false,
             waker: None,
         }
+    }
+
+    /// Whether the client's preface has come.
+    pub(crate) fn is_greeted(&self) -> bool {
+        self.incoming.is_greeted()
     }
 
     /// Whether the client is to be sent away.

@@ -1,0 +1,134 @@
+//! Any bytes after a preface: however they are split, the same happens, and the books balance.
+
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Bytes, BytesMut};
+
+use super::{Connection, Limits, Opened, Reason, SLICES};
+use crate::codec::head::Known;
+use crate::codec::hpack::block::FieldBlock;
+use crate::codec::hpack::encode;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00";
+const LIMITS: Limits = Limits { streams: 4, stream: 70_000, window: 100_000, list: 2_000 };
+
+/// The fields of a message.
+type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What has happened on a connection.
+#[derive(PartialEq, Eq, Debug)]
+struct Outcome {
+    opened: Vec<(Opened, Fields)>,
+    end: Option<Reason>,
+    bodies: BTreeMap<u32, Vec<u8>>,
+    written: Vec<u8>,
+}
+
+/// Frames of a client, behind a preface.
+pub fn connection(data: &[u8]) {
+    let whole = run(&[data]);
+    let at = data.first().map_or(0, |at| usize::from(*at) * 7 % (data.len() + 1));
+    let (first, second) = data.split_at(at);
+    assert_eq!(run(&[first, second]), whole);
+    let bytewise: Vec<&[u8]> = data.chunks(1).collect();
+    assert_eq!(run(&bytewise), whole);
+}
+
+fn run(parts: &[&[u8]]) -> Outcome {
+    let now = shared::clock::now();
+    let (mut connection, mut fields) = (Connection::new(LIMITS, now), FieldBlock::default());
+    let mut input = BytesMut::from(PREFACE);
+    let (mut opened, mut end, mut written) = (Vec::new(), None, Vec::new());
+    for part in [&[][..]].iter().chain(parts) {
+        input.extend_from_slice(part);
+        while end.is_none() {
+            match connection.receive(&mut input, &mut fields, now) {
+                Ok(Some(it)) => {
+                    opened.push((it, fields.fields().map(|(n, v)| (n.to_vec(), v.to_vec())).collect()));
+                    respond(&mut connection, it, opened.len());
+                }
+                Ok(None) => break,
+                Err(reason) => {
+                    connection.end(reason);
+                    end = Some(reason);
+                }
+            }
+            connection.check();
+        }
+    }
+    let mut bodies = BTreeMap::new();
+    let cx = Context::from_waker(Waker::noop());
+    for (it, _) in opened.iter().filter(|(it, _)| !it.ended && !is_left(*it)) {
+        let body: &mut Vec<u8> = bodies.entry(it.stream).or_default();
+        while let Poll::Ready(Some(Ok(piece))) = connection.poll_data(it.stream, &cx) {
+            connection.release(it.stream, piece.len());
+            body.extend_from_slice(&piece);
+        }
+        connection.drop_body(it.stream);
+    }
+    connection.check();
+    for (it, _) in &opened {
+        connection.drop_response(it.stream);
+    }
+    connection.check();
+    assert!(connection.streams.is_empty() && connection.open == 0);
+    connection.widen();
+    write(&mut connection, &mut written);
+    Outcome { opened, end, bodies, written }
+}
+
+/// Whether nobody reads the body of a request.
+fn is_left(it: Opened) -> bool {
+    it.stream % 8 == 3
+}
+
+/// Does something about a request, depending on its number only.
+fn respond(connection: &mut Connection, it: Opened, number: usize) {
+    if is_left(it) && !it.ended {
+        connection.drop_body(it.stream);
+    }
+    let head = |out: &mut BytesMut| {
+        encode::status(out, 200);
+        encode::field(out, Known::Other, b"x-long", &vec![b'x'; number % 3 * 9_000]);
+    };
+    let _ = match number % 5 {
+        0 => connection.fields(it.stream, true, head),
+        1 | 2 => {
+            let _ = connection.fields(it.stream, false, head);
+            let room = connection.capacity(it.stream).min(number * 700);
+            connection.data(it.stream, Bytes::from(vec![b'd'; room]), number % 5 == 1)
+        }
+        3 => {
+            connection.reset(it.stream, Reason::CANCEL);
+            Ok(())
+        }
+        _ => Ok(()),
+    };
+}
+
+fn write(connection: &mut Connection, written: &mut Vec<u8>) {
+    while !connection.is_written() {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let count = connection.slices(&mut slices);
+        let before = written.len();
+        slices[..count].iter().for_each(|slice| written.extend_from_slice(slice));
+        let some = (written.len() - before).min(5_000);
+        written.truncate(before + some);
+        connection.wrote(some);
+    }
+}
+
+impl Connection {
+    /// The books balance.
+    fn check(&self) {
+        let open = self.streams.iter().filter(|(_, it)| !it.is_closed()).count();
+        assert!(self.is_over || self.open == open, "{} of {open}", self.open);
+        let held: usize =
+            self.streams.iter().filter(|(_, it)| !it.is_cut).map(|(_, it)| it.recv.held()).sum();
+        assert!(self.is_over || self.recv.held() == held, "{} of {held}", self.recv.held());
+        assert!(self.streams.is_sorted_by_key(|(id, _)| *id));
+        assert!(self.streams.len() <= self.opened as usize);
+    }
+}
