@@ -285,7 +285,7 @@ impl Connection {
         }
         self.out.reset(stream, reason);
         self.frames.sent_reset(reason);
-        if self.stream(stream).is_some_and(|it| !it.has_come) {
+        if self.stream(stream).is_some_and(|it| !(it.has_come || it.is_cut)) {
             self.forget(stream);
         }
         self.cut(stream);
@@ -381,3 +381,6 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,6 +31,8 @@ pub(super) struct Stream {
     pub(super) is_given: bool,
     /// Whether it was reset by either side, or lost.
     pub(super) is_cut: bool,
+    /// Whether the client itself has reset it, and so may not send more of it (RFC 9113 section 5.1).
+    pub(super) is_left: bool,
     /// Whether nobody reads the rest of its body.
     pub(super) is_unwanted: bool,
     /// Whether its window is granted, but that of the connection is not: it has a place in the queue for that.
@@ -53,6 +55,7 @@ impl Stream {
             is_malformed: false,
             is_given: false,
             is_cut: false,
+            is_left: false,
             is_unwanted: has_come,
             is_queued: false,
             handles: if has_come { 1 } else { 2 },
@@ -69,6 +72,9 @@ impl Stream {
     /// A DATA frame of this length comes, with so much data. Returns how much of it will be held: what is padding, or
     /// nobody reads, is not; `None`: none of it matters.
     pub(super) fn begin_data(&mut self, length: usize, data: usize) -> Result<Option<usize>, Reason> {
+        if self.is_left {
+            return Err(Reason::STREAM_CLOSED);
+        }
         if self.is_cut {
             // The client did not know (RFC 9113 section 5.1).
             return Ok(None);

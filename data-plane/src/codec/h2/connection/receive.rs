@@ -284,7 +284,12 @@ impl Connection {
             }
             Kind::Reset if payload.len() != 4 => return Err(Reason::FRAME_SIZE_ERROR),
             Kind::Reset if stream == 0 || self.is_idle(stream) => return Err(Reason::PROTOCOL_ERROR),
-            Kind::Reset => self.cut(stream),
+            Kind::Reset => {
+                if let Some(it) = self.stream(stream) {
+                    it.is_left = true;
+                }
+                self.cut(stream);
+            }
             Kind::Settings if stream != 0 => return Err(Reason::PROTOCOL_ERROR),
             Kind::Settings if frame.flags & ACK != 0 => {
                 return if payload.is_empty() { Ok(None) } else { Err(Reason::FRAME_SIZE_ERROR) };
@@ -390,11 +395,11 @@ impl Connection {
             let were_all = self.opened == self.newest.div_ceil(2);
             return Err(if were_all { Reason::STREAM_CLOSED } else { Reason::PROTOCOL_ERROR });
         };
+        if it.is_left || it.has_come && !it.is_cut {
+            return Err(Reason::STREAM_CLOSED);
+        }
         if it.is_cut {
             return Ok(None);
-        }
-        if it.has_come {
-            return Err(Reason::STREAM_CLOSED);
         }
         if !head.is_end {
             self.reset_stream(stream, Reason::PROTOCOL_ERROR);
