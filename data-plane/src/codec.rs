@@ -13,7 +13,6 @@ pub(crate) mod fcgi;
 pub(crate) mod frame;
 pub(crate) mod guard;
 pub(crate) mod h1;
-#[allow(dead_code, reason = "for clients' connections, which the crate h2 still serves")]
 pub(crate) mod h2;
 pub(crate) mod head;
 pub(crate) mod heads;

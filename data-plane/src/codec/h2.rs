@@ -15,11 +15,8 @@ use std::fmt;
 
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) use connection::fuzz;
-#[allow(unused_imports, reason = "for the connections that come next")]
 pub(crate) use connection::{Connection, Limits, Opened, wanted};
-#[allow(unused_imports, reason = "for the connections that come next")]
 pub(crate) use outgoing::SLICES;
-#[allow(unused_imports, reason = "for the connections that come next")]
 pub(crate) use stream::Cut;
 
 mod body;

@@ -40,8 +40,6 @@ pub(crate) struct Block {
     pub(crate) stream: u32,
     /// Why it is malformed.
     pub(crate) fault: Option<Fault>,
-    /// Whether it has a pseudo-field.
-    pub(crate) pseudo: bool,
     /// Its target, if h2 was given another one.
     pub(crate) target: Option<Target>,
 }
@@ -233,8 +231,8 @@ impl Looking {
         self.read(&mut open, bytes, part)?;
         match is_last {
             true if open.cut.is_empty() => {
-                let (pseudo, BlockFindings { fault, target, .. }) = (open.found.has_pseudo(), open.found);
-                Ok(Some(Block { stream: open.stream, fault, pseudo, target }))
+                let BlockFindings { fault, target, .. } = open.found;
+                Ok(Some(Block { stream: open.stream, fault, target }))
             }
             true => Err(Broken),
             false => {

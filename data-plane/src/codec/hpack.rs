@@ -30,17 +30,12 @@ use table::{Entry, Name, Table};
 
 use super::guard::is_value;
 
-#[allow(dead_code, reason = "for clients' connections, which h2 still serves")]
 pub(crate) mod block;
 #[cfg(test)]
 pub(crate) mod blocks;
-#[allow(dead_code, reason = "for clients' connections, which h2 still serves")]
 pub(crate) mod decode;
-#[allow(dead_code, reason = "for clients' connections, which h2 still serves")]
 pub(crate) mod encode;
-#[allow(dead_code, reason = "for clients' connections, which h2 still serves")]
 mod entries;
-#[allow(dead_code, reason = "for clients' connections, which h2 still serves")]
 mod fixed;
 mod huffman;
 #[cfg(any(test, feature = "fuzz"))]
@@ -68,12 +63,10 @@ const NAME_LETTERS: huffman::Letters = b"abx*!+#~^`";
 const TARGET_LETTERS: huffman::Letters = b"ab:*!+~}{\\";
 const VALUE_LETTERS: huffman::Letters = b"abx*!+#~^`\\\x80\x99\x81\x87\x8e\xc7\xc0\xcb\xf9";
 
-/// What is wrong with a message, in ascending order of severity.
+/// What is wrong with a message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Fault {
-    /// Its trailers are malformed.
-    Trailers,
-    /// The message is malformed.
+    /// It is malformed.
     Malformed,
 }
 
@@ -102,6 +95,7 @@ pub(super) enum Outcome {
 
 impl BlockFindings {
     /// Whether there is a pseudo-header field.
+    #[cfg(test)]
     pub(super) fn has_pseudo(&self) -> bool {
         self.names & !Name::Field.bit() != 0
     }

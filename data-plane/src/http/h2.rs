@@ -1,20 +1,19 @@
-//! HTTP/2 from clients: h2 speaks the protocol, and each stream becomes the head and body types of the pipeline.
+//! HTTP/2 from clients: the codec speaks the protocol, and each stream becomes the head and body types of the pipeline.
 //!
-//! h2 is used directly, without hyper: that shows per stream what is buffered and what makes progress, and a stream
-//! can be refused, or a connection closed, with a reason that the client understands.
+//! One task reads and writes for all streams of a connection; each of these has a task of its own. What the latter give is
+//! in the connection's hands at once, and its task is woken to write it.
 
-use std::cell::RefCell;
+use std::cell::RefMut;
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
-use bytes::{Bytes, BytesMut};
-use h2::server::{Builder, Connection, SendResponse};
-use h2::{Reason, RecvStream};
-use http::Request;
+use bytes::BytesMut;
 use tokio::io::AsyncWriteExt as _;
 use tokio::task::spawn_local;
 use tracing::{debug, error};
@@ -22,25 +21,27 @@ use tracing::{debug, error};
 use super::patience::hear_out;
 use super::peer::Peer;
 use crate::codec::guard::Limits as HeadLimits;
-use crate::codec::stream::{Prefixed, Stream};
+use crate::codec::h2::{Connection, Limits, Opened, Reason, SLICES, wanted};
+use crate::codec::head::Framing;
+use crate::codec::hpack::block::FieldBlock;
+use crate::codec::stream::{ROOM, Stream, make_room, poll_fill};
 use crate::http::server::Server;
 use crate::local::boxed::boxed;
 use crate::local::isolated::isolated;
 use crate::local::quota::Share;
 use crate::local::stall::Stall;
 use crate::local::timer::{SILENCE, Timer};
-use crate::upstream::incoming::{Incoming, UNCOUNTED};
-use streams::{Counted, HeadCharge, Streams};
+use link::{Lease, Link, Response, Upload};
+use stream::Request;
+use streams::{Counted, Streams};
 use window::Window;
-use wire::{Watched, Wire};
 
-mod frames;
 mod line;
+mod link;
 mod send;
 mod stream;
 mod streams;
 mod window;
-mod wire;
 
 /// Maximum number of concurrent streams of a connection (`http2-max-concurrent-streams`).
 const STREAMS: u32 = 128;
@@ -49,16 +50,8 @@ const STREAMS: u32 = 128;
 const AFTER_GOODBYE: usize = 2 * STREAMS as usize;
 /// Size of a header list in bytes, if no head size is configured.
 const HEADER_LIST: u32 = 32 * 1024;
-/// Maximum number of streams that were reset before they were served; more end the connection (CVE-2023-44487). As many
-/// calls as a connection may have can be cancelled at once.
-const PENDING_RESETS: usize = STREAMS as usize;
 /// Bytes of request body that a client may send ahead per stream.
 const STREAM_WINDOW: u32 = 128 * 1024;
-/// Bytes of response body per stream that may wait for the connection.
-const SEND_BUFFER: usize = 32 * 1024;
-/// The overhead of a field in addition to its text (RFC 9113 section 6.5.2).
-const FIELD: usize = 32;
-
 /// Serves a connection to its end, or until it is idle and can be parked. `begun` are the bytes that were already
 /// read.
 pub(crate) async fn serve<S: Stream>(
@@ -67,58 +60,7 @@ pub(crate) async fn serve<S: Stream>(
     stream: S,
     begun: BytesMut,
 ) -> Option<Box<Serving<S>>> {
-    // Boxed separately, because it is large and soon finished.
-    let serving = Box::pin(begin(server, peer, stream, begun)).await?;
-    serving.run().await
-}
-
-/// Does the HTTP/2 handshake; `None` if the client fails to.
-async fn begin<S: Stream>(
-    server: Rc<Server>,
-    peer: Peer,
-    stream: S,
-    begun: BytesMut,
-) -> Option<Box<Serving<S>>> {
-    let local = Rc::clone(&server.local);
-    let timer = local.timers.timer();
-    let list = header_list(server.clients().head);
-    let wire = Wire::new(&local.timers, list);
-    let mut builder = Builder::new();
-    builder
-        .max_concurrent_streams(server.clients().streams.unwrap_or(STREAMS))
-        .max_header_list_size(list)
-        .max_pending_accept_reset_streams(PENDING_RESETS)
-        // Counted by `frames`: h2 takes what arrives late for a stream that it has forgotten for an error of the client.
-        .max_local_error_reset_streams(None)
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(window::SIZE)
-        .max_send_buffer_size(SEND_BUFFER)
-        // Small frames are counted before h2 sees them, and cost no client its connection.
-        .data_frame_budget(UNCOUNTED);
-    let stream = Rc::new(RefCell::new(Prefixed::new(begun, stream)));
-    let handshake = builder.handshake(Watched::new(Rc::clone(&stream), Rc::clone(&wire)));
-    let connection = timer.limit(local.limits.head, handshake).await.ok()?;
-    let connection =
-        connection.inspect_err(|failure| debug!(error = %failure, "no HTTP/2 connection")).ok()?;
-    Some(Box::new(Serving {
-        server,
-        peer: Rc::new(peer),
-        connection,
-        stream,
-        streams: Rc::default(),
-        waiting: VecDeque::new(),
-        wire,
-        window: Window::default(),
-        asked: None,
-        timer,
-        waits: Waits::Nothing,
-        stall: Stall::new(),
-        requests: 0,
-        leaving: false,
-        since: 0,
-        sent_away: false,
-        is_clean: false,
-    }))
+    Serving::begin(server, peer, stream, begun).run().await
 }
 
 /// Why a connection has no task any more.
@@ -133,11 +75,29 @@ fn header_list(head: Option<HeadLimits>) -> u32 {
     head.map_or(HEADER_LIST, |head| u32::try_from(head.head).unwrap_or(u32::MAX).max(HEADER_LIST))
 }
 
+/// Why a connection has ended before its time.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The client has broken the protocol, and was told so.
+    #[error("{0}")]
+    Protocol(Reason),
+}
+
+/// What happens next on a connection.
+enum Next {
+    Request(Opened),
+    Ended,
+}
+
 /// What a connection currently waits for, if there is a timeout for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Waits {
     /// For endpoints, or for something with a timeout of its own.
     Nothing,
+    /// For the client's preface.
+    Greeting,
     /// For a request.
     Request,
     /// For the client to close after GOAWAY.
@@ -150,13 +110,26 @@ enum Waits {
 pub(crate) struct Serving<S> {
     server: Rc<Server>,
     peer: Rc<Peer>,
-    connection: Connection<Watched<S>, Bytes>,
-    /// The underlying stream.
-    stream: Rc<RefCell<Prefixed<S>>>,
+    stream: S,
+    /// What has come, as far as it is no complete frame yet.
+    input: BytesMut,
+    /// The fields of the last request.
+    fields: FieldBlock,
+    link: Lease,
     streams: Rc<Streams>,
     /// Requests that do not fit beside those in progress, in order.
     waiting: VecDeque<Waiting>,
-    wire: Rc<Wire>,
+    /// Bytes that have come, and that the client has taken.
+    received: u64,
+    sent: u64,
+    /// Whether it does not take the next ones.
+    is_stuck: bool,
+    /// Whether something is written that may be in a buffer of the stream.
+    is_unflushed: bool,
+    /// Whether the client has closed its side.
+    has_hung_up: bool,
+    /// How the client has broken the protocol.
+    broken: Option<Reason>,
     window: Window,
     /// When it last asked for the next tick.
     asked: Option<Instant>,
@@ -174,19 +147,52 @@ pub(crate) struct Serving<S> {
     is_clean: bool,
 }
 
-/// A request, and its body if there is one.
-type Begun = Request<Option<Incoming>>;
-
-/// A request that waits for others to end. h2 holds little for it: long fields are shared.
+/// A request that waits for others to end.
 struct Waiting {
-    request: Begun,
-    respond: SendResponse<Bytes>,
+    request: Request,
     size: u64,
-    kept: HeadCharge,
     _share: Share,
 }
 
 impl<S: Stream> Serving<S> {
+    // Boxed at once, because it is large.
+    fn begin(server: Rc<Server>, peer: Peer, stream: S, input: BytesMut) -> Box<Self> {
+        let timers = Rc::clone(&server.local.timers);
+        let limits = Limits {
+            streams: server.clients().streams.unwrap_or(STREAMS),
+            stream: STREAM_WINDOW,
+            window: window::SIZE,
+            list: header_list(server.clients().head),
+        };
+        let received = input.len() as u64;
+        Box::new(Self {
+            server,
+            peer: Rc::new(peer),
+            stream,
+            input,
+            fields: FieldBlock::default(),
+            link: Lease(Link::new(Connection::new(limits, timers.now()))),
+            streams: Rc::default(),
+            waiting: VecDeque::new(),
+            received,
+            sent: 0,
+            is_stuck: false,
+            is_unflushed: false,
+            has_hung_up: false,
+            broken: None,
+            window: Window::default(),
+            asked: None,
+            timer: timers.timer(),
+            waits: Waits::Nothing,
+            stall: Stall::new(),
+            requests: 0,
+            leaving: false,
+            since: 0,
+            sent_away: false,
+            is_clean: false,
+        })
+    }
+
     /// Continues to serve it after it was parked, like [`serve`].
     pub(crate) async fn again(self: Box<Self>) -> Option<Box<Self>> {
         self.timer.arm(SILENCE);
@@ -197,22 +203,25 @@ impl<S: Stream> Serving<S> {
         loop {
             let mut left = poll_fn(|cx| self.poll(cx)).await;
             if matches!(left, Ok(Left::Silent)) {
-                // h2 keeps the waker of its last caller, and with it the whole task.
+                // The timer keeps the waker of its last caller, and with it the whole task.
                 match self.poll(&mut Context::from_waker(Waker::noop())) {
                     Poll::Ready(again) => left = again,
                     Poll::Pending => continue,
                 }
             }
             return match left {
-                Ok(Left::Silent) => Some(self),
+                Ok(Left::Silent) => {
+                    self.connection().let_go();
+                    self.fields = FieldBlock::default();
+                    Some(self)
+                }
                 Ok(Left::Ended) => {
                     Box::pin(self.close()).await;
                     None
                 }
                 Err(failure) => {
                     debug!(client = %self.peer.address(), error = %failure, "HTTP/2 connection ended");
-                    // h2 has told the client how it broke the protocol.
-                    if failure.is_go_away() && failure.is_library() && !self.sent_away {
+                    if matches!(failure, Failure::Protocol(_)) && !self.sent_away {
                         self.server.local.metrics.sent_away.add(1);
                     }
                     None
@@ -221,21 +230,24 @@ impl<S: Stream> Serving<S> {
         }
     }
 
+    fn connection(&self) -> RefMut<'_, Connection> {
+        self.link.connection.borrow_mut()
+    }
+
     /// Accesses its stream while it has no task.
-    pub(crate) fn with_stream<R>(&self, act: impl FnOnce(&mut S) -> R) -> R {
-        act(self.stream.borrow_mut().get_mut())
+    pub(crate) fn with_stream<R>(&mut self, act: impl FnOnce(&mut S) -> R) -> R {
+        act(&mut self.stream)
     }
 
     /// Closes after the last response. The client has probably not read all of it, and reports its progress.
     async fn close(self: Box<Self>) {
-        let Self { server, connection, stream, wire, timer, waits, sent_away, is_clean, .. } = *self;
-        drop(connection);
-        let is_stuck = matches!(waits, Waits::Reader(_));
-        if is_clean || is_stuck || sent_away || wire.has_hung_up() {
+        let Self { server, link, mut stream, timer, waits, sent_away, is_clean, has_hung_up, .. } = *self;
+        drop(link);
+        let is_vain = matches!(waits, Waits::Reader(_) | Waits::Greeting);
+        if is_clean || is_vain || sent_away || has_hung_up {
             return;
         }
-        let Some(stream) = Rc::into_inner(stream) else { return };
-        let (local, mut stream) = (&server.local, stream.into_inner());
+        let local = &server.local;
         timer.idle(false);
         if let Ok(Ok(())) = timer.limit(local.limits.linger, stream.shutdown()).await {
             let mut input = local.buffers.input();
@@ -250,24 +262,26 @@ impl<S: Stream> Serving<S> {
         &self.timer
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Left, h2::Error>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Left, Failure>> {
+        self.connection().wakes();
         loop {
             self.resume(cx);
             // What was read or discarded since must not be given to the client as a larger window, which nobody can take
             // back.
             self.widen();
-            match self.connection.poll_accept(cx) {
-                Poll::Ready(Some(Ok((request, respond)))) => self.accept(request, respond),
-                Poll::Ready(Some(Err(failure))) => return Poll::Ready(Err(failure)),
-                Poll::Ready(None) => return Poll::Ready(Ok(Left::Ended)),
-                Poll::Pending if self.has_to_go() => {}
-                Poll::Pending if self.wire.inflow().is_full() => {
-                    self.wire.inflow().gather();
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
+            match self.poll_next(cx)? {
+                Poll::Ready(Next::Request(opened)) => self.accept(opened),
+                Poll::Ready(Next::Ended) => {
+                    let broken = self.broken.take().map(Failure::Protocol);
+                    return Poll::Ready(broken.map_or(Ok(Left::Ended), Err));
                 }
+                Poll::Pending if self.has_to_go() => {}
                 Poll::Pending => {
                     self.widen();
+                    if !self.is_stuck && !self.connection().is_written() {
+                        continue;
+                    }
+                    self.connection().wait(cx);
                     if self.window.is_short() {
                         self.server.local.timers.wake_at_tick(&mut self.asked, cx.waker());
                     }
@@ -288,18 +302,112 @@ impl<S: Stream> Serving<S> {
         }
     }
 
+    /// Takes what has come, writes what there is to write, and reads more, up to the next request.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Next, Failure>> {
+        loop {
+            let now = self.server.local.timers.now();
+            let taken = self.link.connection.borrow_mut().receive(&mut self.input, &mut self.fields, now);
+            match taken {
+                Ok(Some(opened)) => return Poll::Ready(Ok(Next::Request(opened))),
+                Ok(None) => {}
+                Err(reason) => {
+                    self.broken = Some(reason);
+                    self.connection().end(reason);
+                }
+            }
+            let (is_over, was_full) = {
+                let connection = self.connection();
+                (connection.is_over(), connection.is_full())
+            };
+            let is_written = self.poll_write(cx)?.is_ready();
+            if is_over {
+                // Nobody waits for who has left.
+                if !is_written && !self.has_hung_up {
+                    return Poll::Pending;
+                }
+                let is_shut = Pin::new(&mut self.stream).poll_shutdown(cx).is_ready();
+                return if is_shut || self.has_hung_up {
+                    Poll::Ready(Ok(Next::Ended))
+                } else {
+                    Poll::Pending
+                };
+            }
+            if was_full && is_written {
+                continue;
+            }
+            if was_full || self.connection().abuse().is_some() {
+                return Poll::Pending;
+            }
+            if ready!(self.poll_read(cx))? == 0 {
+                self.has_hung_up = true;
+                self.connection().lose();
+            }
+        }
+    }
+
+    /// Reads more. While nothing comes, the buffer is lent to others.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let Self { input, stream, server, received, .. } = self;
+        let buffers = &server.local.buffers;
+        if input.is_empty() && input.capacity() < ROOM / 2 {
+            // What came before may still be referred to.
+            buffers.give_input(std::mem::replace(input, buffers.input()));
+        }
+        make_room(input);
+        let wanted = wanted(input).saturating_sub(input.len());
+        input.reserve(wanted);
+        let read = poll_fill(stream, input, cx);
+        match &read {
+            Poll::Ready(Ok(bytes)) => *received += *bytes as u64,
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending if input.is_empty() => buffers.give_input(std::mem::take(input)),
+            Poll::Pending => buffers.shrink(input),
+        }
+        read
+    }
+
+    /// Writes what there is.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { link, stream, is_stuck, is_unflushed, sent, .. } = self;
+        let mut connection = link.connection.borrow_mut();
+        while !connection.is_written() {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let count = connection.slices(&mut slices);
+            let written = Pin::new(&mut *stream).poll_write_vectored(cx, &slices[..count])?;
+            *is_stuck = written.is_pending();
+            match ready!(written) {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                bytes => {
+                    connection.wrote(bytes);
+                    *sent += bytes as u64;
+                    *is_unflushed = true;
+                }
+            }
+        }
+        if *is_unflushed {
+            // TLS may have accepted what the socket does not; once that is flushed the client reads again, even if
+            // nothing is written until a stream learns of it.
+            let flushed = Pin::new(stream).poll_flush(cx)?;
+            *is_stuck = flushed.is_pending();
+            ready!(flushed);
+            *is_unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Starts a graceful shutdown if there is a reason; then the connection has something to send.
     fn has_to_go(&mut self) -> bool {
-        if let Some(abuse) = self.wire.abuse()
+        let abuse = self.connection().abuse();
+        if let Some(abuse) = abuse
             && !self.sent_away
         {
             debug!(client = %self.peer.address(), reason = abuse.as_str(), "HTTP/2 connection sent away");
             self.server.local.metrics.sent_away.add(1);
             (self.sent_away, self.leaving) = (true, true);
-            self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+            self.connection().end(Reason::ENHANCE_YOUR_CALM);
             return true;
         }
-        if (self.server.local.closing() || self.wire.is_misdirected()) && !self.leaving {
+        if (self.server.local.closing() || self.link.is_misdirected()) && !self.leaving {
             self.leave();
             return true;
         }
@@ -310,17 +418,18 @@ impl<S: Stream> Serving<S> {
     fn leave(&mut self) {
         if !self.leaving {
             self.leaving = true;
-            self.connection.graceful_shutdown();
+            self.connection().leave();
         }
     }
 
     /// Has streams that are not read leave room for the others.
     fn widen(&mut self) {
-        let inflow = self.wire.inflow();
-        let size = self.window.follow(inflow.received(), || inflow.unread(), &self.server.local.quota);
-        if let Some(size) = size {
-            self.connection.set_target_window_size(size);
+        let Self { window, link, received, server, .. } = self;
+        let mut connection = link.connection.borrow_mut();
+        if let Some(size) = window.follow(*received, || connection.unread(), &server.local.quota) {
+            connection.resize(size);
         }
+        connection.widen();
     }
 
     /// Ready when it has waited for too long.
@@ -330,7 +439,7 @@ impl<S: Stream> Serving<S> {
             return timer.poll_elapsed(cx).map(|_| ());
         }
         let before = stall.since();
-        let over = stall.poll_over(timer, cx, || stream.borrow_mut().get_mut().unacknowledged());
+        let over = stall.poll_over(timer, cx, || stream.unacknowledged());
         if stall.since() != before {
             streams.took_some();
         }
@@ -340,9 +449,10 @@ impl<S: Stream> Serving<S> {
     /// Sets the timer for what the connection waits for now.
     fn wait(&mut self) {
         let (limits, quota) = (&self.server.local.limits, &self.server.local.quota);
-        self.streams.took(self.wire.sent(), self.wire.stuck_at().is_some(), quota);
-        let (waits, limit) = match self.wire.stuck_at() {
+        self.streams.took(self.sent, self.is_stuck, quota);
+        let (waits, limit) = match self.is_stuck.then_some(self.sent) {
             Some(sent) => (Waits::Reader(sent), Some(limits.client_send)),
+            None if !self.connection().is_greeted() => (Waits::Greeting, Some(limits.head)),
             None if self.streams.count() > 0 && !self.sent_away => (Waits::Nothing, None),
             None if self.leaving => (Waits::Goodbye, Some(limits.linger)),
             // A new connection always waits for its first request.
@@ -363,7 +473,7 @@ impl<S: Stream> Serving<S> {
         match (waits, limit) {
             (Waits::Request, Some(limit)) => self.timer.arm_within(SILENCE, limit),
             (Waits::Reader(_), Some(limit)) => {
-                let unacknowledged = self.with_stream(S::unacknowledged);
+                let unacknowledged = self.stream.unacknowledged();
                 self.stall.begin(&self.timer, limit, unacknowledged);
             }
             (_, Some(limit)) => self.timer.arm(limit),
@@ -372,27 +482,37 @@ impl<S: Stream> Serving<S> {
     }
 
     /// Starts a request, queues it, or refuses it in a way that says that it was not processed.
-    fn accept(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+    fn accept(&mut self, Opened { stream, ended, is_malformed }: Opened) {
         let local = Rc::clone(&self.server.local);
-        let size = stream::size(&request);
-        let kept = HeadCharge::of(size, request.headers().len());
-        let mut request = request.map(|body| (!body.is_end_stream()).then(|| self.wire.inflow().body(body)));
-        stream::ask(&mut request, self.wire.take_target(respond.stream_id().into()));
+        let (response, upload) = (Response::new(&self.link, stream), !ended);
+        let upload = upload.then(|| Upload::new(&self.link, stream));
+        let limits = self.server.clients().head.unwrap_or(HeadLimits::REQUEST);
+        let head = match is_malformed {
+            true => Err(stream::Refused::Malformed),
+            false => stream::head(&self.fields, ended, limits),
+        };
+        if let Ok(head) = &head
+            && let Framing::Length(length) = head.framing
+        {
+            self.connection().declare(stream, length);
+        }
+        let size = self.fields.size();
+        let request = Request { head, upload, response };
         self.requests += 1;
         self.since += usize::from(self.leaving);
         self.is_clean = false;
         if self.since > AFTER_GOODBYE {
-            self.wire.reset();
-            self.refuse(&mut respond);
+            self.link.count_reset();
+            self.refuse(&request);
         } else if self.waiting.is_empty() && self.fits(size) {
             match self.streams.begin(size, &local.quota) {
-                Some(counted) => self.begin(counted, request, respond),
-                None => self.refuse(&mut respond),
+                Some(counted) => self.start(counted, request),
+                None => self.refuse(&request),
             }
-        } else if let Some(share) = Streams::wait(kept, self.queued(), self.wire.received(), &local.quota) {
-            self.waiting.push_back(Waiting { request, respond, size, kept, _share: share });
+        } else if let Some(share) = Streams::wait(size, self.queued(), self.received, &local.quota) {
+            self.waiting.push_back(Waiting { request, size, _share: share });
         } else {
-            self.refuse(&mut respond);
+            self.refuse(&request);
         }
         let most = self.server.clients().requests.unwrap_or(local.limits.requests);
         if self.requests >= most {
@@ -402,20 +522,20 @@ impl<S: Stream> Serving<S> {
 
     /// Bytes of queued heads.
     fn queued(&self) -> u64 {
-        self.waiting.iter().map(|waiting| waiting.kept.reckoned).sum()
+        self.waiting.iter().map(|waiting| waiting.size).sum()
     }
 
     fn fits(&self, size: u64) -> bool {
-        self.streams.fits(size, self.wire.received(), self.server.local.quota.level())
+        self.streams.fits(size, self.received, self.server.local.quota.level())
     }
 
     /// Starts queued requests if there is room now.
     fn resume(&mut self, cx: &mut Context<'_>) {
-        self.waiting.retain_mut(|waiting| waiting.respond.poll_reset(cx).is_pending());
-        while let Some(Waiting { request, mut respond, size, _share, .. }) = self.next_that_fits() {
+        self.waiting.retain(|waiting| !waiting.request.response.is_cut());
+        while let Some(Waiting { request, size, _share, .. }) = self.next_that_fits() {
             match self.streams.begin(size, &self.server.local.quota) {
-                Some(counted) => self.begin(counted, request, respond),
-                None => self.refuse(&mut respond),
+                Some(counted) => self.start(counted, request),
+                None => self.refuse(&request),
             }
         }
         if !self.waiting.is_empty() {
@@ -428,20 +548,21 @@ impl<S: Stream> Serving<S> {
         if fits { self.waiting.pop_front() } else { None }
     }
 
-    fn refuse(&self, respond: &mut SendResponse<Bytes>) {
+    fn refuse(&self, request: &Request) {
         self.server.local.metrics.refusals.add(1);
-        respond.send_reset(Reason::REFUSED_STREAM);
+        request.response.reset(Reason::REFUSED_STREAM);
     }
 
     /// Starts the task of a request.
-    fn begin(&self, counted: Counted, request: Begun, respond: SendResponse<Bytes>) {
-        let (server, peer, wire) = (Rc::clone(&self.server), Rc::clone(&self.peer), Rc::clone(&self.wire));
+    fn start(&self, counted: Counted, request: Request) {
+        let (server, peer, link) = (Rc::clone(&self.server), Rc::clone(&self.peer), Rc::clone(&self.link));
         let metrics = Arc::clone(&server.local.metrics);
         let counted = Rc::new(counted);
         // Boxed: a task's future is moved when it starts and copied when it ends, and this one is large.
-        let serving = boxed(|| async move {
-            isolated(stream::serve((&server, &peer, &wire), &counted, request, respond)).await
-        });
+        let serving =
+            boxed(
+                || async move { isolated(stream::serve((&server, &peer, &link), &counted, request)).await },
+            );
         spawn_local(async move {
             if let Err(panic) = serving.await {
                 metrics.panics.add(1);

@@ -27,7 +27,7 @@ pub(super) struct Flow {
 
 impl Default for Flow {
     fn default() -> Self {
-        let inbound = Inbound::from_endpoint(LIST);
+        let inbound = Inbound::new(LIST);
         Self { inbound, inflow: Rc::default(), is_stuck: Cell::default(), waiting: RefCell::default() }
     }
 }

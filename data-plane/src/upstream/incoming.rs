@@ -107,17 +107,6 @@ impl Inflow {
         self.small.set(self.small.get() + small);
     }
 
-    /// Total bytes received.
-    pub(crate) fn received(&self) -> u64 {
-        self.received.get()
-    }
-
-    /// Bytes of bodies that were received and that nobody has taken.
-    pub(crate) fn unread(&self) -> usize {
-        let bodies = self.bodies.borrow();
-        bodies.iter().filter_map(Weak::upgrade).map(|body| body.unread()).sum()
-    }
-
     /// A body that is received over this connection.
     pub(crate) fn body(self: &Rc<Self>, stream: RecvStream) -> Incoming {
         let (gathered, waits) = Default::default();

@@ -292,7 +292,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "request header list, HTTP/2",
-        &["http::h2::HEADER_LIST", "http::h2::FIELD"],
+        &["http::h2::HEADER_LIST", "codec::hpack::block::ENTRY"],
         &["a_header_list_has_32_kibibytes", "hpack_bomb_is_refused_within_the_memory_limit"],
     ),
     Row(
@@ -319,7 +319,7 @@ const ROWS: &[Row] = &[
             "http::h2::streams::QUEUED",
             "http::h2::streams::HEADS_A_BYTE",
             "http::h2::streams::WAITING",
-            "http::h2::streams::PLACE",
+            "codec::hpack::block::ENTRY",
         ],
         &[
             "so_much_waits_and_no_more",
@@ -343,8 +343,8 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "response data handed to h2",
-        &["http::h2::SEND_BUFFER", "http::h2::streams::GIVEN", "http::h2::streams::HEAD"],
+        "response data handed to an HTTP/2 connection",
+        &["codec::h2::connection::AT_ONCE", "http::h2::streams::GIVEN", "http::h2::streams::HEAD"],
         &[
             "the_time_of_a_response_that_has_arrived_is_its_client_s",
             "response_held_back_by_its_client_is_no_timeout_of_the_endpoint",
@@ -365,7 +365,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "small unread DATA frames (below 256 bytes), per HTTP/2 connection to a client or an endpoint",
+        "small unread DATA frames (below 256 bytes), per HTTP/2 connection to an endpoint",
         &[
             "codec::frame::SMALL",
             "upstream::incoming::AHEAD",
@@ -492,7 +492,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "HTTP/2 frames without effect: PING, SETTINGS, PRIORITY and WINDOW_UPDATE floods, empty DATA",
-        &["http::h2::frames::IDLE_FRAMES", "http::h2::frames::PERIOD", "http::h2::frames::FOR_EACH"],
+        &["codec::h2::frames::IDLE_FRAMES", "codec::h2::frames::PERIOD", "codec::h2::frames::FOR_EACH"],
         &[
             "frames_about_nothing",
             "window_updates_for_a_large_response_are_no_flood",
@@ -507,12 +507,11 @@ const ROWS: &[Row] = &[
     Row(
         "HTTP/2 stream resets (rapid reset)",
         &[
-            "http::h2::frames::STREAMS",
-            "http::h2::frames::PERIOD",
-            "http::h2::frames::PATIENT",
-            "http::h2::frames::ANSWERED",
-            "http::h2::frames::CAUSED",
-            "http::h2::PENDING_RESETS",
+            "codec::h2::frames::STREAMS",
+            "codec::h2::frames::PERIOD",
+            "codec::h2::frames::PATIENT",
+            "codec::h2::frames::ANSWERED",
+            "codec::h2::frames::CAUSED",
         ],
         &[
             "more_than_half_of_two_hundred_streams",
@@ -524,19 +523,29 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "malformed HTTP/2 messages on streams that were cancelled or refused",
+        "malformed HTTP/2 answers to calls that were cancelled",
         &["upstream::inbound::MOST"],
         &["faults_of_unclaimed_streams_are_forgotten"],
     ),
     Row(
-        "`:path` values that h2 would not accept, kept until their requests are handed over",
-        &["upstream::inbound::MOST", "upstream::inbound::TARGETS"],
-        &["targets_are_kept_until_their_requests_are_handed_on"],
+        "header fields split over several HTTP/2 frames",
+        &[
+            "codec::heads::LISTS",
+            "codec::heads::LIST",
+            "codec::h2::connection::receive::LISTS",
+            "codec::h2::connection::receive::LIST",
+        ],
+        &["no_more_is_held_than_h2_would_take", "blocks_of_several_frames"],
     ),
     Row(
-        "header field split over several HTTP/2 frames",
-        &["codec::heads::LISTS", "codec::heads::LIST"],
-        &["no_more_is_held_than_h2_would_take"],
+        "HTTP/2 control frames that a client does not read",
+        &["codec::h2::outgoing::CONTROL"],
+        &["a_client_that_does_not_read_is_not_read"],
+    ),
+    Row(
+        "reset HTTP/2 streams for which more may come",
+        &["codec::h2::connection::FORGOTTEN"],
+        &["late_bodies_of_requests_that_were_refused_are_no_errors", "what_ends_a_stream_alone"],
     ),
     Row(
         "requests per connection",

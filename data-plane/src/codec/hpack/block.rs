@@ -108,6 +108,7 @@ impl FieldBlock {
     }
 
     /// The number of regular fields.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.spans.len()
     }

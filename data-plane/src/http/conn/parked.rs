@@ -44,14 +44,14 @@ impl Parked {
     }
 
     fn http2(silent: Option<Box<h2::Serving<Socket>>>) -> Option<Self> {
-        let silent = silent?;
+        let mut silent = silent?;
         let forgotten = silent.with_stream(|socket| socket.forget().map(drop));
         Self::lost_or(forgotten.map(|()| Kept::Http2(silent)))
     }
 
     /// What remains of an HTTP/2 connection over TLS.
     pub(super) fn http2_tls(silent: Option<Box<h2::Serving<Tls>>>) -> Option<Self> {
-        let silent = silent?;
+        let mut silent = silent?;
         let forgotten = silent.with_stream(|tls| below(tls).forget().map(drop));
         Self::lost_or(forgotten.map(|()| Kept::Http2Tls(silent)))
     }

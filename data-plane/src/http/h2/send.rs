@@ -1,22 +1,20 @@
 //! Sends a response body over a stream, at the client's pace.
 //!
-//! h2 gets no more than fits in the stream's window, so that each byte sent is visible progress and a client that
-//! reads nothing makes us hold only one piece: a small one, if others are held on its connection. Small pieces that are
-//! available together are sent together: h2 keeps a few hundred bytes of state for each piece, however small, and a
-//! backend may send a byte at a time.
+//! The connection gets no more than fits in the stream's window, so that each byte sent is visible progress and a client
+//! that reads nothing makes us hold only one piece: a small one, if others are held on its connection. Small pieces that
+//! are available together are sent together: a backend may send a byte at a time, and each frame has a header.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::{Reason, SendStream};
 use http::HeaderMap;
 use tokio::task::yield_now;
 
 use crate::codec::body::{Joining, Outlet as _};
 use crate::codec::error::{Kind, ProxyError};
-use crate::codec::stream::LARGE;
+use crate::codec::h2::Reason;
 use crate::http::pipeline::log::RequestInfo;
 use crate::http::reply::ReplyBody;
 use crate::local::Local;
@@ -24,6 +22,7 @@ use crate::local::quota::Share;
 use crate::local::timer::Timer;
 
 use super::line::Turn;
+use super::link::Response;
 use super::streams::{Streams, Untaken};
 
 /// A piece up to this size in bytes is copied out of its larger buffer if it has to wait.
@@ -31,17 +30,17 @@ const COPIED: usize = 4 * 1024;
 
 /// The destination of a response.
 pub(super) struct Out {
-    pub(super) stream: SendStream<Bytes>,
+    pub(super) stream: Response,
     pub(super) turn: Turn,
-    /// The round in which what h2 was given last is written.
+    /// The round in which what the connection was given last is written.
     round: u64,
-    /// Whether what is in hand was read when it was this response's turn, which comprises that h2 is given it.
+    /// Whether what is in hand was read when it was this response's turn, which comprises that the connection is given it.
     has_turn: bool,
 }
 
 impl Out {
     /// For a response of which nothing was sent.
-    pub(super) fn new(stream: SendStream<Bytes>, turn: Turn) -> Self {
+    pub(super) fn new(stream: Response, turn: Turn) -> Self {
         Self { stream, turn, round: 0, has_turn: false }
     }
 
@@ -57,8 +56,6 @@ impl Out {
         // Its window may take more as soon as that is written.
         ready!(self.turn.streams().poll_written(self.round, cx));
         ready!(self.turn.poll_room(cx));
-        // Only now: what it reserves of the connection's window is kept from all others.
-        self.stream.reserve_capacity(LARGE);
         self.has_turn = true;
         Poll::Ready(self.stream.capacity().max(most))
     }
@@ -126,26 +123,21 @@ pub(super) async fn send(
         }
     }
     flush((local, timer), out, body, &mut joining).await?;
-    let gone = |error: h2::Error| ProxyError::of(Kind::ClientGone, error);
     match trailers(timer, read, body).await? {
-        Some(trailers) => out.stream.send_trailers(trailers).map_err(gone),
-        None => out.stream.send_data(Bytes::new(), true).map_err(gone),
+        Some(trailers) => out.stream.trailers(&trailers),
+        None => out.stream.data(Bytes::new(), true),
     }
 }
 
-/// Lets the connection write what it was given, before its stream is reset: h2 discards what it has not written, which
-/// is the end of what a failing backend sent. curl 7.88 also loses a response whose reset comes in its last TLS record.
-pub(super) async fn written(
-    (local, timer): (&Local, &Timer),
-    stream: &mut SendStream<Bytes>,
-    streams: &Streams,
-) {
+/// Lets the connection write what it was given, before its stream is reset: curl 7.88 loses a response whose reset comes
+/// in its last TLS record.
+pub(super) async fn written((local, timer): (&Local, &Timer), stream: &Response, streams: &Streams) {
     // The connection's task was woken by what it was given.
     yield_now().await;
     timer.arm(local.limits.client_send);
     poll_fn(|cx| match streams.poll_flowing(cx) {
         Poll::Ready(()) => Poll::Ready(()),
-        Poll::Pending if stream.poll_reset(cx).is_ready() => Poll::Ready(()),
+        Poll::Pending if stream.poll_cut(cx).is_ready() => Poll::Ready(()),
         Poll::Pending => timer.poll_elapsed(cx).map(|_| ()),
     })
     .await;
@@ -180,7 +172,7 @@ async fn pass(
         let part = piece.split_to(room.min(piece.len()));
         let is_end = last && piece.is_empty();
         out.round = out.turn.streams().gave(part.len());
-        out.stream.send_data(part, is_end).map_err(|error| ProxyError::of(Kind::ClientGone, error))?;
+        out.stream.data(part, is_end)?;
     }
     Ok(())
 }
@@ -219,8 +211,6 @@ async fn more(
             if let Poll::Ready(outcome) = body.poll_more(cx) {
                 return Poll::Ready(outcome);
             }
-            // The window of the connection is for others meanwhile.
-            out.stream.reserve_capacity(0);
         } else {
             // This may take any time.
             body.rest();
@@ -229,7 +219,7 @@ async fn more(
         if std::mem::replace(&mut may_read, wanted.is_ready()) != wanted.is_ready() {
             timer.arm(if wanted.is_ready() { read } else { local.limits.client_send });
         }
-        if out.stream.poll_reset(cx).is_ready() {
+        if out.stream.poll_cut(cx).is_ready() {
             return Poll::Ready(Err(Kind::ClientGone.into()));
         }
         if wanted.is_ready() {
@@ -272,7 +262,6 @@ async fn room(
     (piece, reckoned): (&mut Bytes, &mut Option<Reckoned>),
 ) -> Result<usize, ProxyError> {
     let Out { stream: out, turn, has_turn, .. } = out;
-    out.reserve_capacity(piece.len());
     // Whoever waited again would hold what he read until then.
     let may_give = if *has_turn { turn.streams().has_room() } else { turn.has_room() };
     if may_give && out.capacity() > 0 {
@@ -309,17 +298,10 @@ async fn room(
             }
         }
         send_on(body, cx)?;
-        let room = match out.capacity() {
-            0 => out.poll_capacity(cx),
-            room => Poll::Ready(Some(Ok(room))),
-        };
-        match room {
-            Poll::Ready(Some(Ok(room))) if turn.poll_room(cx).is_ready() => return Poll::Ready(Ok(room)),
-            // Data given to h2 while the connection is blocked would be held there.
-            Poll::Ready(Some(Ok(_))) if out.poll_reset(cx).is_pending() => {}
-            Poll::Ready(Some(Err(error))) => {
-                return Poll::Ready(Err(ProxyError::of(Kind::ClientGone, error)));
-            }
+        match out.poll_capacity(cx)? {
+            Poll::Ready(room) if turn.poll_room(cx).is_ready() => return Poll::Ready(Ok(room)),
+            // What is given while the connection is blocked would be held there.
+            Poll::Ready(_) if out.poll_cut(cx).is_pending() => {}
             Poll::Ready(_) => return Poll::Ready(Err(Kind::ClientGone.into())),
             // It keeps nobody waiting who has a window.
             Poll::Pending => turn.leave(),
@@ -330,6 +312,7 @@ async fn room(
     })
     .await;
     turn.leave();
+    out.rest();
     timer.disarm();
     room
 }

@@ -1,61 +1,73 @@
 //! One request over HTTP/2.
 
 use std::future::{Future, poll_fn};
-use std::io::Write as _;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use h2::server::SendResponse;
-use h2::{Reason, RecvStream};
-use http::request::Parts;
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 
-use super::FIELD;
 use super::line::Turn;
+use super::link::{Link, Response, Upload};
 use super::send::{Out, reason, send, written};
 use super::streams::{Counted, HEAD};
-use super::wire::Wire;
 use crate::codec::body::{Outlet, RequestBody};
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::guard::{HeadError, Limits as HeadLimits};
-use crate::codec::head::{Framing, Known, Method, RequestHead, ResponseHead};
-use crate::codec::hpack::{Fault, Target};
+use crate::codec::h2::Reason;
+use crate::codec::head::{Method, RequestHead};
+use crate::codec::hpack::block::{FieldBlock, Pseudo};
 use crate::http::peer::Peer;
 use crate::http::pipeline::log::RequestRecord;
 use crate::http::pipeline::{self, Call, Exchange};
 use crate::http::reply::{Reply, Untold};
 use crate::http::server::Server;
 use crate::local::timer::Timer;
-use crate::upstream::incoming::Incoming;
 
 /// The status of a request that should have come on another connection (RFC 9110 section 15.5.20).
 const MISDIRECTED: u16 = 421;
 
+/// A request, and what it is answered with.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) head: Result<Box<RequestHead>, Refused>,
+    /// `None` if there is no body.
+    pub(super) upload: Option<Upload>,
+    pub(super) response: Response,
+}
+
+/// Why a request is not served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Refused {
+    /// It is malformed: its stream is reset (RFC 9113 section 8.1.1), as nginx does.
+    Malformed,
+    /// The guard's reason, which is answered.
+    Head(HeadError),
+}
+
+impl From<HeadError> for Refused {
+    fn from(error: HeadError) -> Self {
+        match error {
+            HeadError::ContentLength => Self::Malformed,
+            error => Self::Head(error),
+        }
+    }
+}
+
 /// Serves a request to its end. If the client is to get no response, or an incomplete one, its stream is reset.
 pub(super) async fn serve(
-    (server, peer, wire): (&Rc<Server>, &Peer, &Rc<Wire>),
+    (server, peer, link): (&Rc<Server>, &Peer, &Rc<Link>),
     counted: &Rc<Counted>,
-    request: Request<Option<Incoming>>,
-    mut respond: SendResponse<Bytes>,
+    Request { head, upload, response }: Request,
 ) {
     let local = &server.local;
     let timer = local.timers.timer();
     timer.bound(local.limits.request);
-    let (parts, incoming) = request.into_parts();
-    let limits = server.clients().head.unwrap_or(HeadLimits::REQUEST);
-    let stream = u32::from(respond.stream_id());
-    let fault = wire.fault(stream);
-    let head = match fault {
-        Some(Fault::Malformed) => Err(HeadError::Field),
-        Some(Fault::Trailers) | None => head(&parts, incoming.is_none(), limits),
-    };
-    // The fields are in the head now.
-    drop(parts);
+    let is_malformed = matches!(head, Err(Refused::Malformed));
     let (head, error) = match head {
         Ok(head) => (Some(head), None),
-        Err(error) => (None, Some(error)),
+        Err(Refused::Malformed) => (None, Some(HeadError::Field)),
+        Err(Refused::Head(error)) => (None, Some(error)),
     };
     let to_head = head.as_ref().is_some_and(|head| head.method == Method::Head);
     let mut record = RequestRecord::new(local, peer, head);
@@ -63,32 +75,29 @@ pub(super) async fn serve(
         record.info.unrouted(server);
     }
     // Clients number their streams 1, 3, 5.
-    record.info.place = stream.div_ceil(2);
+    record.info.place = response.stream().div_ceil(2);
     let reply = match error {
         Some(error) => {
-            wire.forget(stream);
             let mut reply = pipeline::unread(local, error);
-            // As h2 does where it notices, and nginx (RFC 9113 section 8.1.1).
-            reply.untold =
-                fault.filter(|fault| *fault == Fault::Malformed).map(|_| Untold::Failed(Kind::ClientBody));
+            reply.untold = is_malformed.then_some(Untold::Failed(Kind::ClientBody));
             reply
         }
         None => {
             let call = Call { server, timer: &timer, peer };
             let received = Received {
-                stream,
-                incoming,
+                upload,
                 is_detached: false,
                 counted: Rc::clone(counted),
-                wire: Rc::clone(wire),
                 turn: Some(Turn::new(counted.streams(), local)),
             };
             // Pinned in place: moving such a large future leaves a copy of it behind.
             let mut answering = pin!(answer(call, &mut record, received));
-            let answered = poll_fn(|cx| match answering.as_mut().poll(cx) {
-                Poll::Ready(reply) => Poll::Ready(Some(reply)),
-                // The client reset the stream: its processing is dropped.
-                Poll::Pending => respond.poll_reset(cx).map(|_| None),
+            let answered = poll_fn(|cx| {
+                // The client reset the stream: its processing is dropped, or does not begin.
+                if response.poll_cut(cx).is_ready() {
+                    return Poll::Ready(None);
+                }
+                answering.as_mut().poll(cx).map(Some)
             });
             answered.await.unwrap_or_else(|| {
                 let gone = ProxyError::from(Kind::ClientGone);
@@ -98,10 +107,10 @@ pub(super) async fn serve(
     };
     if let Some(why) = reply.untold {
         record.info.untold(why);
-        return respond.send_reset(match why {
+        return response.reset(match why {
             Untold::Failed(Kind::ClientGone) => reason(Kind::ClientGone),
             Untold::Failed(kind) => {
-                wire.reset();
+                link.count_reset();
                 reason(kind)
             }
             // As nginx does.
@@ -109,55 +118,56 @@ pub(super) async fn serve(
         });
     }
     if reply.head.status == MISDIRECTED && reply.close {
-        wire.misdirected();
+        link.misdirected();
     }
     // The head was sent and answered.
     if let Some(head) = record.head.as_deref_mut() {
         head.let_go();
     }
     counted.forget_head();
-    if let Err(error) = reply_to((server, &timer), counted, &mut record, respond, reply, to_head).await {
+    if let Err(error) = reply_to((server, &timer), counted, &mut record, response, reply, to_head).await {
         local.metrics.failed(error.within(timer.is_over()).kind);
     }
 }
 
-/// The original target of a request, if h2 does not accept it.
-#[derive(Clone)]
-struct Asked(Target);
-
-/// Attaches the original target to a request, if there is one.
-pub(super) fn ask<B>(request: &mut Request<B>, target: Option<Target>) {
-    if let Some(target) = target {
-        request.extensions_mut().insert(Asked(target));
+/// Makes a request's head of its fields.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn head(
+    fields: &FieldBlock,
+    ended: bool,
+    limits: HeadLimits,
+) -> Result<Box<RequestHead>, Refused> {
+    let method = fields.pseudo(Pseudo::Method).ok_or(Refused::Malformed)?;
+    let (scheme, path) = (fields.pseudo(Pseudo::Scheme), fields.pseudo(Pseudo::Path));
+    let is_connect = method == b"CONNECT";
+    // RFC 9113 sections 8.3.1 and 8.5. `:protocol` was not offered (RFC 8441).
+    if fields.pseudo(Pseudo::Protocol).is_some()
+        || is_connect == scheme.is_some()
+        || is_connect == path.is_some()
+        || path == Some(b"")
+    {
+        return Err(Refused::Malformed);
     }
+    let method = std::str::from_utf8(method).map_err(|_| Refused::Malformed)?;
+    let target = target(path.unwrap_or(b"/"));
+    // As over HTTP/1.1 (docs/adr/004-strict-and-odd.md).
+    if scheme == Some(b"") || std::str::from_utf8(target).is_err() {
+        return Err(Refused::Head(HeadError::Target));
+    }
+    let authority = fields.pseudo(Pseudo::Authority);
+    Ok(RequestHead::from_h2(method, target, authority, fields.fields(), ended, limits)?)
 }
 
-/// The size of a head in bytes.
-pub(super) fn size(request: &Request<RecvStream>) -> u64 {
-    let uri = request.uri();
-    let target = uri.path_and_query().map_or(0, |target| target.as_str().len());
-    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
-    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD);
-    (target + authority + fields.sum::<usize>() + 4 * FIELD) as u64
-}
-
-/// Converts a request head into the pipeline's type.
-fn head(parts: &Parts, ended: bool, limits: HeadLimits) -> Result<Box<RequestHead>, HeadError> {
-    // h2 accepts an empty scheme, which is meaningless.
-    if parts.uri.scheme_str() == Some("") {
-        return Err(HeadError::Target);
+/// A `:path` up to its fragment, where HTTP/1.1 responds with 400. The same target is routed and sent on, so no backend
+/// sees the rest.
+fn target(path: &[u8]) -> &[u8] {
+    match memchr::memchr(b'#', path) {
+        Some(0) => b"/",
+        Some(end) => &path[..end],
+        None => path,
     }
-    // If a `:path` contains `#`, this is the part before it, where HTTP/1.1 responds with 400: h2 parses it into a
-    // `Uri`, which silently drops the fragment. The same target is routed and sent on, so no backend sees the rest.
-    let target = match parts.extensions.get() {
-        // As over HTTP/1.1 (docs/adr/004-strict-and-odd.md).
-        Some(Asked(target)) if std::str::from_utf8(target).is_err() => return Err(HeadError::Target),
-        Some(Asked(target)) => &target[..],
-        None => parts.uri.path_and_query().map_or("/", |target| target.as_str()).as_bytes(),
-    };
-    let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
-    let fields = parts.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
-    RequestHead::from_h2(parts.method.as_str(), target, authority, fields, ended, limits)
 }
 
 async fn answer(call: Call<'_>, record: &mut RequestRecord, mut body: Received) -> Reply {
@@ -174,7 +184,7 @@ async fn reply_to(
     (server, timer): (&Rc<Server>, &Timer),
     counted: &Counted,
     record: &mut RequestRecord,
-    mut respond: SendResponse<Bytes>,
+    response: Response,
     reply: Reply,
     to_head: bool,
 ) -> Result<(), ProxyError> {
@@ -183,24 +193,21 @@ async fn reply_to(
     let size = replied.fields.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     record.info.replied(replied.status, size);
     let bodiless = to_head || matches!(replied.status, 204 | 304) || replied.framing.is_empty();
-    let head = response(&replied);
+    response.head(&replied, bodiless)?;
     // It is in the buffer that the body is read into.
     drop(replied);
-    let gone = |error: h2::Error| ProxyError::of(Kind::ClientGone, error);
     if bodiless {
         // What a backend sends after such a head is dropped; its connection is reused if there is nothing.
         let _ = body.buffered();
-        let mut stream = respond.send_response(head, true).map_err(gone)?;
         record.info.completed();
         drop(body);
         if counted.has_left() {
-            written((&server.local, timer), &mut stream, counted.streams()).await;
+            written((&server.local, timer), &response, counted.streams()).await;
         }
         return Ok(());
     }
-    let stream = respond.send_response(head, false).map_err(gone)?;
     counted.streams().gave(HEAD);
-    let mut out = Out::new(stream, Turn::new(counted.streams(), &server.local));
+    let mut out = Out::new(response, Turn::new(counted.streams(), &server.local));
     let sent = send((&server.local, timer), read, &mut out, &mut body, &mut record.info).await;
     drop(body);
     record.info.received = counted.received();
@@ -208,118 +215,45 @@ async fn reply_to(
         record.info.completed();
     }
     let reset = sent.as_ref().err().map(|error| reason(error.kind));
-    // h2 resets a stream whose request has not ended when it is dropped.
+    // A stream whose request has not ended is reset when it is dropped.
     if reset == Some(Reason::INTERNAL_ERROR) || (reset.is_none() && counted.has_left()) {
-        written((&server.local, timer), &mut out.stream, out.turn.streams()).await;
+        written((&server.local, timer), &out.stream, out.turn.streams()).await;
     }
     if let Some(reason) = reset {
-        out.stream.send_reset(reason);
+        out.stream.reset(reason);
     }
     sent
 }
 
-/// Converts a response head into h2's type.
-fn response(head: &ResponseHead) -> Response<()> {
-    let mut response = Response::new(());
-    // The codec allows 100 to 999, as this type does.
-    *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
-    let headers = response.headers_mut();
-    // Reserved once: the map reallocates beyond six fields, moving everything each time.
-    headers.reserve(head.fields.entries().count());
-    for (known, name, value) in head.fields.entries() {
-        // The framing is ours; names that HTTP/2 cannot express are dropped.
-        if known == Known::ContentLength {
-            continue;
-        }
-        // Each value is allocated separately, because the HPACK table of the connection keeps some long after this
-        // head.
-        if let (Some(name), Ok(value)) = (named(known, name), HeaderValue::from_bytes(value)) {
-            headers.append(name, value);
-        }
-    }
-    if let Some(length) = length(head) {
-        headers.insert(header::CONTENT_LENGTH, digits(length));
-    }
-    response
-}
-
-/// A field name in h2's type. What most responses have needs no parsing.
-fn named(known: Known, name: &[u8]) -> Option<HeaderName> {
-    Some(match known {
-        Known::Date => header::DATE,
-        Known::Server => header::SERVER,
-        Known::ContentType => header::CONTENT_TYPE,
-        Known::CacheControl => header::CACHE_CONTROL,
-        Known::Vary => header::VARY,
-        Known::SetCookie => header::SET_COOKIE,
-        Known::Location => header::LOCATION,
-        Known::StrictTransportSecurity => header::STRICT_TRANSPORT_SECURITY,
-        _ => return HeaderName::from_bytes(name).ok(),
-    })
-}
-
-/// A number as a header value: allocated once at its exact length, where the type's own conversion allocates twice.
-fn digits(number: u64) -> HeaderValue {
-    let mut text = [0; 20];
-    let mut rest = &mut text[..];
-    let _ = write!(rest, "{number}");
-    let unused = rest.len();
-    HeaderValue::from_bytes(&text[..text.len() - unused]).unwrap_or_else(|_| number.into())
-}
-
-/// The Content-Length for the client.
-fn length(head: &ResponseHead) -> Option<u64> {
-    match (head.status, head.framing) {
-        (204, _) => None,
-        (_, Framing::Length(length)) => Some(length),
-        _ => head.declared_length,
-    }
-}
-
-/// The body of a request from h2, with what is known of its trailers.
+/// The body of a request.
 struct Received {
-    stream: u32,
     /// `None` if there is none, or another task reads it.
-    incoming: Option<Incoming>,
+    upload: Option<Upload>,
     /// Whether another task reads it.
     is_detached: bool,
     counted: Rc<Counted>,
-    wire: Rc<Wire>,
     /// The response's; none where another task reads the body.
     turn: Option<Turn>,
 }
 
 impl Drop for Received {
     fn drop(&mut self) {
-        if let Some(incoming) = &self.incoming {
-            self.wire.forget(self.stream);
-            self.counted.leave(!incoming.is_end_stream());
+        if let Some(upload) = &self.upload {
+            self.counted.leave(!upload.has_ended());
         }
     }
 }
 
 impl RequestBody for Received {
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {
-        let Some(incoming) = &mut self.incoming else {
+        let Some(upload) = &mut self.upload else {
             return Poll::Ready(Ok(None));
         };
-        loop {
-            let piece = match ready!(incoming.poll_data(cx)) {
-                Some(Ok(piece)) => piece,
-                Some(Err(error)) => return Poll::Ready(Err(ProxyError::of(Kind::ClientGone, error))),
-                None if self.wire.fault(self.stream).is_some() => {
-                    return Poll::Ready(Err(Kind::ClientBody.into()));
-                }
-                // Request trailers are dropped here, as in nginx.
-                None => return Poll::Ready(Ok(None)),
-            };
-            // The window opens only now: the data is wanted.
-            incoming.release(piece.len());
-            if !piece.is_empty() {
-                self.counted.receive(piece.len());
-                return Poll::Ready(Ok(Some(piece)));
-            }
+        let piece = upload.poll_piece(cx);
+        if let Poll::Ready(Ok(Some(piece))) = &piece {
+            self.counted.receive(piece.len());
         }
+        piece
     }
 
     fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
@@ -338,11 +272,9 @@ impl RequestBody for Received {
         // The receiver of the body has its own copy of the head.
         self.counted.forget_head();
         Some(Box::new(Self {
-            stream: self.stream,
-            incoming: self.incoming.take(),
+            upload: self.upload.take(),
             is_detached: false,
             counted: Rc::clone(&self.counted),
-            wire: Rc::clone(&self.wire),
             turn: None,
         }))
     }

@@ -41,33 +41,12 @@ const TAKEN_A_BYTE: u64 = 2;
 const PAUSED: usize = 256 * 1024;
 /// Bytes that are read all the same at a time: a head, or a response that may have ended.
 const AHEAD: usize = 512;
-/// Bytes given to h2 that the connection has not written yet, beyond which it is given no more and no response is read.
+/// Bytes given to the connection that it has not written yet, beyond which it is given no more and no response is read.
 const GIVEN: usize = 64 * 1024;
 /// Bytes that the head of a response counts for.
 pub(super) const HEAD: usize = 4 * 1024;
-/// Bytes that a queued request takes: what h2 keeps of it.
+/// Bytes that a queued request takes beside its text, its fields and their places.
 const WAITING: usize = 2 * 1024;
-
-/// What h2 holds for each field of a head, in bytes, whatever its contents: a reference to another field costs its
-/// sender one byte.
-const PLACE: usize = 128;
-
-/// The size of a queued head.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HeadCharge {
-    /// Bytes that it is charged beside others.
-    pub(super) reckoned: u64,
-    /// Bytes for its fields' entries.
-    places: usize,
-}
-
-impl HeadCharge {
-    /// For a head of this size with this many fields.
-    pub(super) fn of(size: u64, fields: usize) -> Self {
-        let places = fields.saturating_mul(PLACE);
-        Self { reckoned: size.max(places as u64), places }
-    }
-}
 
 /// The streams of a connection.
 #[derive(Default)]
@@ -85,7 +64,7 @@ pub(super) struct Streams {
     slowly: Cell<u64>,
     /// Whether it takes none now.
     stuck: Cell<bool>,
-    /// Bytes that h2 was given since the connection last had written everything.
+    /// Bytes that it was given since it last had written everything.
     given: Cell<usize>,
     /// The budget for these, while it takes none.
     share: RefCell<Option<Share>>,
@@ -127,11 +106,15 @@ impl Streams {
         Some(Counted { streams: Rc::clone(self), weight, received, left, _share: share })
     }
 
-    /// Queues a request beside others with heads of `beside` bytes, if that is allowed.
-    pub(super) fn wait(kept: HeadCharge, beside: u64, received: u64, quota: &Rc<Quota>) -> Option<Share> {
-        let fits = beside.saturating_add(kept.reckoned)
-            <= QUEUED.saturating_add(HEADS_A_BYTE.saturating_mul(received));
-        if fits { quota.open(WAITING.max(kept.places)) } else { None }
+    /// Queues a request with a head of this size beside others with heads of `beside` bytes, if that is allowed.
+    pub(super) fn wait(size: u64, beside: u64, received: u64, quota: &Rc<Quota>) -> Option<Share> {
+        let fits =
+            beside.saturating_add(size) <= QUEUED.saturating_add(HEADS_A_BYTE.saturating_mul(received));
+        if fits {
+            quota.open(WAITING.saturating_add(usize::try_from(size).unwrap_or(usize::MAX / 4)))
+        } else {
+            None
+        }
     }
 
     /// Has the connection woken when a request may start.
@@ -139,7 +122,7 @@ impl Streams {
         *self.connection.borrow_mut() = Some(cx.waker().clone());
     }
 
-    /// Records how many bytes the connection has taken so far, and whether it takes none now. If it does, all that h2
+    /// Records how many bytes the connection has taken so far, and whether it takes none now. If it does, all that it
     /// was given is written: that is no more than windows allow.
     pub(super) fn took(&self, taken: u64, stuck: bool, quota: &Rc<Quota>) {
         self.taken.set(taken);
@@ -156,7 +139,7 @@ impl Streams {
         self.line.wake(GIVEN / HEAD);
     }
 
-    /// Records that h2 was given a part of a response. Returns the round in which that is written.
+    /// Records that the connection was given a part of a response. Returns the round in which that is written.
     pub(super) fn gave(&self, bytes: usize) -> u64 {
         self.given.set(self.given.get() + bytes);
         self.rounds.get() + 1
@@ -172,7 +155,7 @@ impl Streams {
         self.taken.get() + self.slowly.get()
     }
 
-    /// Whether h2 may be given more.
+    /// Whether the connection may be given more.
     pub(super) fn has_room(&self) -> bool {
         !self.stuck.get() && self.given.get() < GIVEN
     }
@@ -195,7 +178,7 @@ impl Streams {
         if self.stuck.get() { self.pause(cx) } else { Poll::Ready(()) }
     }
 
-    /// Ready when the connection has written what h2 was given for this round.
+    /// Ready when the connection has written what it was given for this round.
     pub(super) fn poll_written(&self, round: u64, cx: &Context<'_>) -> Poll<()> {
         if self.rounds.get() < round { self.pause(cx) } else { Poll::Ready(()) }
     }

@@ -1,4 +1,5 @@
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -138,51 +139,21 @@ proptest! {
 
 #[test]
 fn faults_of_unclaimed_streams_are_forgotten() {
-    let inbound = Inbound::from_client(LIST);
-    let note = |stream, malformed: bool, pseudo| {
-        inbound.note(Block { stream, fault: malformed.then_some(Fault::Malformed), pseudo, target: None });
-    };
+    let inbound = Inbound::new(LIST);
+    let note = |stream, fault: Option<Fault>| inbound.note(Block { stream, fault, target: None });
     let is_malformed = |stream| inbound.fault(stream) == Some(Fault::Malformed);
-    note(1, false, true);
-    note(3, true, true);
-    assert!(!is_malformed(1) && is_malformed(3));
-    note(1, false, false);
-    assert_eq!(inbound.fault(1), None);
-    note(1, false, true);
-    assert_eq!(inbound.fault(1), Some(Fault::Trailers), "a pseudo-field");
-    note(3, true, false);
-    assert!(is_malformed(3), "its head is worse");
-    inbound.forget(1);
-    assert!(inbound.fault(1).is_none() && is_malformed(3));
-    let endpoint = Inbound::from_endpoint(LIST);
-    (0..2).for_each(|_| endpoint.note(Block { stream: 1, fault: None, pseudo: true, target: None }));
-    assert!(endpoint.fault(1).is_none(), "a head behind 103");
+    note(1, None);
+    note(3, Some(Fault::Malformed));
+    inbound.note(Block { stream: 5, fault: None, target: Some(Arc::default()) });
+    assert!(!is_malformed(1) && is_malformed(3) && is_malformed(5), "an answer has no target");
+    note(1, Some(Fault::Malformed));
     inbound.forget(3);
+    inbound.forget(5);
+    assert!(is_malformed(1) && !is_malformed(3) && !is_malformed(5));
+    inbound.forget(1);
     for stream in 0..MOST as u32 {
         assert!(!inbound.is_over());
-        note(2 * stream + 5, true, true);
+        note(2 * stream + 5, Some(Fault::Malformed));
     }
     assert!(inbound.is_over());
-}
-
-#[test]
-fn targets_are_kept_until_their_requests_are_handed_on() {
-    let inbound = Inbound::from_client(LIST);
-    let note = |stream, bytes: usize| {
-        let target = Some(Arc::new(vec![b'/'; bytes]));
-        inbound.note(Block { stream, fault: None, pseudo: true, target });
-    };
-    [1, 3, 5, 7].into_iter().for_each(|stream| note(stream, 10));
-    assert!(inbound.take_target(3).is_some() && inbound.take_target(3).is_none());
-    assert!(inbound.take_target(1).is_none(), "h2 has refused it");
-    inbound.forget(5);
-    assert!(inbound.take_target(5).is_none() && inbound.take_target(7).is_some());
-    note(9, TARGETS);
-    note(11, 1);
-    assert_eq!((inbound.fault(9), inbound.fault(11)), (None, Some(Fault::Malformed)));
-    inbound.note(Block { stream: 9, fault: None, pseudo: true, target: Some(Arc::default()) });
-    assert_eq!(inbound.fault(9), Some(Fault::Trailers));
-    let endpoint = Inbound::from_endpoint(LIST);
-    endpoint.note(Block { stream: 1, fault: None, pseudo: true, target: Some(Arc::default()) });
-    assert_eq!(endpoint.fault(1), Some(Fault::Malformed));
 }

@@ -2,7 +2,6 @@ use proptest::prelude::*;
 use shared::budget::Budget;
 
 use super::*;
-use crate::http::h2::FIELD;
 
 fn quota() -> Rc<Quota> {
     Quota::new(Budget::new(1 << 30))
@@ -40,7 +39,7 @@ fn responses_are_not_read_for_a_client_that_takes_none() {
     assert!(!streams.has_room());
     streams.took(GIVEN as u64 / 2, true, &quota);
     assert!(!streams.has_room());
-    assert_eq!(quota.held(), GIVEN, "h2 has it");
+    assert_eq!(quota.held(), GIVEN, "the connection has it");
     streams.took(GIVEN as u64, false, &quota);
     assert!(streams.has_room(), "all is written");
     assert_eq!(quota.held(), 0);
@@ -69,33 +68,33 @@ fn client_that_took_much_may_have_more_untaken() {
 #[test]
 fn so_much_waits_and_no_more() {
     let quota = quota();
-    let head = |size| HeadCharge::of(size, 1);
-    assert!(Streams::wait(head(QUEUED + 70), 0, 7, &quota).is_some());
-    assert!(Streams::wait(head(QUEUED), 71, 7, &quota).is_none());
-    assert!(Streams::wait(head(u64::MAX), u64::MAX, u64::MAX, &quota).is_some(), "who sent as much");
+    assert!(Streams::wait(QUEUED + 70, 0, 7, &quota).is_some());
+    assert!(Streams::wait(QUEUED, 71, 7, &quota).is_none());
+    assert!(Streams::wait(QUEUED, u64::MAX, u64::MAX, &quota).is_some(), "who sent as much");
+    let held = quota.held();
+    let _share = Streams::wait(100_000, 0, 0, &quota).unwrap();
+    assert!(quota.held() - held >= 100_000, "its text is held");
 }
 
 /// How many of a hundred requests can be queued with this many fields, each a one-byte reference to a short field,
 /// and what they are charged.
-fn waiting(fields: usize) -> (usize, u64) {
+fn waiting(fields: u64) -> (u64, u64) {
     let (quota, mut shares, mut beside) = (quota(), Vec::new(), 0);
     for number in 1..=100_u64 {
-        let kept = HeadCharge::of(fields as u64 * (FIELD as u64 + 1), fields);
-        let Some(share) = Streams::wait(kept, beside, number * (fields as u64 + 30), &quota) else {
-            break;
-        };
+        let size = fields * 33;
+        let Some(share) = Streams::wait(size, beside, number * (fields + 30), &quota) else { break };
         shares.push(share);
-        beside += kept.reckoned;
+        beside += size;
     }
-    (shares.len(), beside)
+    (shares.len() as u64, beside)
 }
 
 #[test]
 fn fields_that_cost_a_byte_wait_for_what_they_take() {
-    assert_eq!(waiting(20), (63, 63 * 20 * PLACE as u64), "those of a browser");
+    assert_eq!(waiting(20), (100, 100 * 20 * 33), "those of a browser");
     let (count, bytes) = waiting(95);
-    assert_eq!(bytes, (count * 95 * PLACE) as u64);
-    assert!(bytes <= QUEUED + HEADS_A_BYTE * (count as u64 + 1) * 125, "{count} of {bytes}");
+    assert!(count < 100 && bytes == count * 95 * 33);
+    assert!(bytes <= QUEUED + HEADS_A_BYTE * (count + 1) * 125, "{count} of {bytes}");
 }
 
 proptest! {
