@@ -56,6 +56,8 @@ pub enum Event {
         /// Why it could not.
         reason: Arc<str>,
     },
+    /// The object is wanted, and was not read in time. Reading it goes on.
+    Late(ObjectRef),
     /// The object is not wanted any more; the source no longer follows it.
     Dropped(ObjectRef),
     /// A hold is stored.
@@ -94,6 +96,7 @@ impl Event {
             | Self::Moved { object, .. }
             | Self::Deleted(object)
             | Self::Unreadable { object, .. }
+            | Self::Late(object)
             | Self::Dropped(object)
             | Self::Unstored { object, .. }
             | Self::Released(object) => Some(object.clone()),

@@ -34,6 +34,7 @@ mod settings;
 mod slices;
 mod slot;
 mod stale;
+mod standing;
 mod steps;
 mod streams;
 mod ticket_keys;
@@ -61,6 +62,7 @@ use self::refs::{Choice, Refs, Site, User};
 use self::secrets::Secrets;
 use self::slices::Slices;
 use self::slot::Slot;
+use self::standing::Standing;
 use self::streams::Streams;
 use self::waiting::Waiting;
 use crate::annotations::errors::FIRST_PORT;
@@ -190,6 +192,7 @@ pub struct Index {
     classes: Classes,
     namespaces: Namespaces,
     ingresses: Ingresses,
+    standing: Standing,
     /// Boxed, as the backends: up to half of a hash table is unused.
     hosts: HashMap<HostName, Box<HostState>>,
     backends: HashMap<BackendKey, Box<BackendState>>,
@@ -238,6 +241,7 @@ impl Index {
             classes: Classes::default(),
             namespaces: Namespaces::default(),
             ingresses: Ingresses::default(),
+            standing: Standing::default(),
             hosts: HashMap::new(),
             backends: HashMap::new(),
             services: HashMap::new(),
@@ -299,6 +303,7 @@ impl Index {
         let is_lasting = self.is_lasting(&reference);
         let slot = self.objects.slot(&reference, is_lasting);
         let before = slot.newest().or_else(|| slot.in_use()).cloned();
+        let used = slot.version_in_use().filter(|_| reference.kind == ObjectKind::Ingress).cloned();
         let is_news = match event {
             Event::Applied { object, location } => {
                 // The object inside a hold was already translated.
@@ -325,6 +330,9 @@ impl Index {
         }
         self.mark_for_report(&reference);
         self.touched.note(&reference, before.as_ref());
+        if let Some(used) = used.filter(|_| self.options.on_demand) {
+            self.standing.note(&reference.name, used);
+        }
         if reference.kind == ObjectKind::ConfigMap && reference.name == self.options.configmap {
             self.judge_annotations();
         }
@@ -366,6 +374,7 @@ impl Index {
             // then.
             Event::Dropped(_) => return !self.refs.wants().contains(object),
             Event::Unreadable { reason, .. } => self.refs.failed(object, reason),
+            Event::Late(_) => self.refs.late(object),
             Event::Applied { .. } | Event::Broken { .. } | Event::Deleted(_) => self.refs.read(object),
         };
         for site in sites {
@@ -374,7 +383,7 @@ impl Index {
         if self.refs.stale(object) != before.as_ref() {
             self.tell_of_stale(object);
         }
-        !matches!(event, Event::Unreadable { .. })
+        !matches!(event, Event::Unreadable { .. } | Event::Late(_))
     }
 
     /// Marks a site for compilation.
@@ -383,7 +392,7 @@ impl Index {
             User::Host(host) => {
                 self.dirty.hosts.insert(host);
             }
-            User::Ingress(name) => {
+            User::Ingress(name) | User::Coming(name) => {
                 self.dirty.ingresses.insert(name);
             }
             User::Fleet => self.dirty.settings = true,

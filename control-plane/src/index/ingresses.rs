@@ -105,13 +105,19 @@ impl Index {
         let is_ours = |version: &Object| matches!(version, Object::Ingress(ingress) if self.is_ours(ingress));
         let in_use =
             slot.filter(|slot| slot.newest().is_none_or(is_ours)).and_then(|slot| slot.version_in_use());
-        let ours = match in_use.map(|version| (&**version, version.parsed())) {
+        let newest = match in_use.map(|version| (&**version, version.parsed())) {
             Some((Object::Ingress(ingress), Some(parsed))) if self.is_ours(ingress) => {
                 Some((Arc::clone(ingress), Arc::clone(parsed)))
             }
             _ => None,
         };
+        let standing = newest.as_ref().and_then(|newest| self.what_stands(name, newest));
+        let is_newest = standing.is_none();
+        let ours = standing.or(newest);
         let referred = self.follow_references(name, ours.as_ref().map(|(_, parsed)| &**parsed));
+        if is_newest {
+            self.end_standing(name);
+        }
         let after = ours
             .map(|(ingress, parsed)| Arc::new(Claim::of(&ingress, parsed, referred, self.of_fleet.clone())));
         self.tell_classes(name);

@@ -23,6 +23,8 @@ use crate::reference::Use;
 pub(super) enum User {
     Host(HostName),
     Ingress(ObjectName),
+    /// The newest version of an Ingress, until it comes into use.
+    Coming(ObjectName),
     /// All proxies: a flag, or a key of the fleet's ConfigMap.
     Fleet,
     /// The pin.
@@ -69,6 +71,8 @@ struct Referred {
     is_read: bool,
     /// Why the last attempt to read it failed.
     failing: Option<Arc<str>>,
+    /// It was not read in time.
+    is_late: bool,
 }
 
 /// All references.
@@ -128,6 +132,26 @@ impl Refs {
     pub(super) fn awaited_by(&self, site: &Site) -> impl Iterator<Item = (&ObjectRef, Option<&Arc<str>>)> {
         let newest = self.sites.get(site).into_iter().flat_map(|references| &references.newest);
         newest.filter_map(|object| Some((object, self.awaited.get(object)?.as_ref())))
+    }
+
+    /// Whether an object was read.
+    pub(super) fn is_read(&self, object: &ObjectRef) -> bool {
+        self.objects.get(object).is_some_and(|referred| referred.is_read)
+    }
+
+    /// Whether an object is awaited, and nothing was said against it yet.
+    pub(super) fn is_expected(&self, object: &ObjectRef) -> bool {
+        let is_expected = |it: &Referred| !it.is_read && !it.is_late && it.failing.is_none();
+        self.objects.get(object).is_some_and(is_expected)
+    }
+
+    /// Whether a site has a reference that was read: that stays in use while another one is awaited.
+    pub(super) fn has_one(&self, site: &Site) -> bool {
+        self.sites.get(site).is_some_and(|it| {
+            let mut newest = it.newest.iter();
+            it.earlier.is_some()
+                || (!it.newest.is_empty() && newest.all(|object| !self.awaited.contains_key(object)))
+        })
     }
 
     /// Why an object that was read cannot be read again; `None`: it can, or was not read yet.
@@ -205,6 +229,15 @@ impl Refs {
         }
         referred.failing = Some(Arc::clone(reason));
         self.awaited.insert(object.clone(), Some(Arc::clone(reason)));
+        referred.sites.iter().cloned().collect()
+    }
+
+    /// Notes that an object was not read in time. Returns the sites to compile again.
+    pub(super) fn late(&mut self, object: &ObjectRef) -> Vec<Site> {
+        let Some(referred) = self.objects.get_mut(object).filter(|it| !it.is_read && !it.is_late) else {
+            return Vec::new();
+        };
+        referred.is_late = true;
         referred.sites.iter().cloned().collect()
     }
 

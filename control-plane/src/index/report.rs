@@ -71,7 +71,8 @@ impl Index {
         let hosts = claim.iter().flat_map(|claim| claim.hosts()).map(|host| host.as_str().into()).collect();
         let refs = claim.iter().flat_map(|claim| claim.parsed.refs.keys());
         let materials = refs.filter_map(|it| Some(it.what.material(&it.name)?.into())).collect();
-        let newest = slot.newest().map(Object::metadata);
+        // Nobody has a version that is not offered.
+        let newest = self.standing.version_of(object).or_else(|| slot.newest()).map(Object::metadata);
         let known = newest.or_else(|| slot.in_use().map(Object::metadata));
         Some(Compiled {
             resource_version: newest.map(|it| Arc::clone(&it.resource_version)).unwrap_or_default(),

@@ -29,6 +29,7 @@ mod sizes;
 mod snippet_lists;
 mod snippet_variables;
 mod snippets;
+mod standing;
 mod streams;
 mod ticket_keys;
 mod tls;

@@ -35,6 +35,9 @@ impl Index {
     }
 
     fn awaits_something(&self, object: &ObjectRef) -> bool {
+        if self.standing.has(&object.name) {
+            return true;
+        }
         let Some(claim) = self.ingresses.claims.get(object) else {
             return false;
         };

@@ -40,6 +40,8 @@ const MAX_READS: usize = 16;
 const KEEP: Duration = Duration::from_secs(60);
 /// Limit of concurrent repeated reads, which may give nothing new: reads that hang leave room for others.
 const MAX_RETRIES: usize = 4;
+/// How long the index waits for an object that is wanted anew before it does without.
+const IN_TIME: Duration = Duration::from_secs(5);
 /// The first and the longest interval between two reads of an object that no watch reports, or that could not be read.
 pub(super) const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
@@ -136,7 +138,9 @@ struct Ledger {
     ready: BTreeSet<ObjectRef>,
     /// Unwanted objects, each kept until the given time.
     idle: HashMap<ObjectRef, Instant>,
-    /// When to look at an entry of `again` or `idle`.
+    /// Wanted objects of which nothing was said yet, with the time until which that is in time.
+    expected: HashMap<ObjectRef, Instant>,
+    /// When to look at an entry of `again`, `idle` or `expected`.
     times: BTreeSet<(Instant, ObjectRef)>,
     /// Reads under way of objects in `again`.
     retries: usize,
@@ -180,6 +184,7 @@ impl Ledger {
                 self.due.remove(&object);
                 let is_wanted = self.wanted.contains(&object);
                 self.idle.remove(&object);
+                self.expected.remove(&object);
                 let was_had = self.had.remove(&object).is_some();
                 ((was_had || is_wanted) && !self.fixed.contains(&object)).then_some(Event::Deleted(object))
             }
@@ -222,6 +227,7 @@ impl Ledger {
                 DiffItem::Remove(object) => {
                     self.due.remove(object);
                     self.rest(object);
+                    self.expected.remove(object);
                     if self.had.contains_key(object) {
                         let until = now + KEEP;
                         self.idle.insert(object.clone(), until);
@@ -233,10 +239,18 @@ impl Ledger {
                     if was_kept && !self.is_watched(object) {
                         self.due.insert(object.clone());
                     }
+                    if !self.had.contains_key(object) {
+                        self.expect(object, now + IN_TIME);
+                    }
                     self.consider(object);
                 }
             }
         }
+    }
+
+    fn expect(&mut self, object: &ObjectRef, until: Instant) {
+        self.expected.insert(object.clone(), until);
+        self.times.insert((until, object.clone()));
     }
 
     /// Whether a watch reports all changes of this object.
@@ -301,6 +315,7 @@ impl Ledger {
             self.consider(object);
             return None;
         }
+        self.expected.remove(object);
         let is_confirmed = self.known.contains_key(object) == found.is_some() && self.is_watched(object);
         if is_confirmed {
             self.rest(object);
@@ -330,6 +345,7 @@ impl Ledger {
             self.rest(object);
             return None;
         }
+        self.expected.remove(object);
         let before = self.again.get(object).and_then(|again| again.failure.clone());
         let reason = Arc::<str>::from(reason);
         self.due.remove(object);
@@ -408,7 +424,7 @@ impl Ledger {
         self.times.first().map(|(at, _)| *at)
     }
 
-    /// Starts what is due: repeated reads, and dropping what has been unwanted for long enough.
+    /// Starts what is due: repeated reads, dropping what has been unwanted for long enough, and saying what is late.
     fn wake(&mut self, now: Instant) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some((at, object)) = self.times.first().filter(|(at, _)| *at <= now).cloned() {
@@ -421,6 +437,13 @@ impl Ledger {
                 self.had.remove(&object);
                 if !self.fixed.contains(&object) {
                     events.push(Event::Dropped(object));
+                }
+            } else if self.expected.get(&object) == Some(&at) {
+                self.expected.remove(&object);
+                match self.listed.contains(&object.kind) {
+                    true => events.push(Event::Late(object)),
+                    // Nothing is read before the first list.
+                    false => self.expect(&object, now + IN_TIME),
                 }
             }
         }

@@ -431,6 +431,7 @@ impl Reader {
                 }
                 Event::Deleted(object)
                 | Event::Moved { object, .. }
+                | Event::Late(object)
                 | Event::Dropped(object)
                 | Event::Unreadable { object, .. } => object.kind == ObjectKind::EndpointSlice,
                 Event::Held(_)

@@ -154,7 +154,7 @@ impl World {
                 assert!(self.seen.remove(&object.to_string()).is_some());
                 (object, kind)
             }
-            Event::Unreadable { .. } | Event::Dropped(_) => {
+            Event::Unreadable { .. } | Event::Late(_) | Event::Dropped(_) => {
                 panic!("a folder is not read on demand: {event:?}")
             }
             Event::Held(hold) => {

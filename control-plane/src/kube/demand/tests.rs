@@ -113,7 +113,11 @@ fn absence_is_what_the_server_says_to_a_request() {
     bench.ledger.list_complete(ObjectKind::Secret);
     assert_eq!((bench.next().as_deref(), bench.next().as_deref()), (Some("a"), Some("b")));
     assert!(is_deleted(bench.absent("a")));
-    assert_eq!(bench.pass(10 * KEEP), [], "the watch tells when it is made");
+    assert_eq!(
+        bench.pass(10 * KEEP),
+        [Event::Late(secret("b"))],
+        "the watch tells when the other one is made"
+    );
     assert_eq!(bench.next(), None);
     bench.change(put("a", 4));
     assert_eq!(bench.next().as_deref(), Some("a"));
@@ -558,4 +562,31 @@ async fn so_many_are_read_at_a_time_and_the_others_wait() {
     let running = run(server.client(), sender, scope, (heard, wanted), rounds);
     assert!(tokio::time::timeout(Duration::from_millis(10), running).await.is_err());
     assert_eq!(server.asked().len(), MAX_READS);
+}
+
+/// The index does not wait for ever for what it is to do without.
+#[test]
+fn what_is_not_read_in_time_is_told_once() {
+    let mut bench = Bench::new();
+    bench.change(put("a", 1));
+    bench.want(&["a", "b"]);
+    assert!(bench.next().is_some() && bench.next().is_some());
+    assert_eq!(bench.pass(IN_TIME / 2), []);
+    assert!(is_deleted(bench.absent("b")));
+    assert_eq!(bench.pass(IN_TIME / 2), [Event::Late(secret("a"))], "the read is under way still");
+    assert_eq!(bench.pass(IN_TIME), []);
+    assert!(is_applied(bench.read("a", 1)));
+
+    // What failed was told, and what nobody wants needs no answer; what was read before is there.
+    bench.want(&["b", "c"]);
+    bench.failed("c", "503");
+    bench.want(&["c", "a"]);
+    assert_eq!(bench.pass(IN_TIME), []);
+
+    // Nothing is read before the list of what there is.
+    let mut bench = Bench { ledger: Ledger::default(), now: clock::now() };
+    bench.want(&["a"]);
+    assert_eq!(bench.pass(IN_TIME), []);
+    bench.ledger.list_complete(ObjectKind::Secret);
+    assert_eq!(bench.pass(IN_TIME), [Event::Late(secret("a"))]);
 }
