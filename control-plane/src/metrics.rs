@@ -88,8 +88,8 @@ pub struct Metrics {
     problems: Family<SeverityLabel, Gauge>,
     synced: Family<KindLabel, Gauge>,
     heard_seconds: Family<KindLabel, Seconds>,
-    relists: Family<KindLabel, Gauge>,
-    broken: Family<KindLabel, Gauge>,
+    relists: Family<KindLabel, Counter>,
+    broken: Family<KindLabel, Counter>,
     forbidden: Family<KindLabel, Gauge>,
     failing_seconds: Family<KindLabel, Seconds>,
     unheard_seconds: Seconds,
@@ -384,8 +384,8 @@ impl Metrics {
             let count = forbidden.iter().filter(|it| it.kind == kind).count();
             let label = KindLabel { kind: kind.as_str() };
             self.synced.get_or_create(&label).set(i64::from(figures.synced));
-            self.relists.get_or_create(&label).set(figures.relists as i64);
-            self.broken.get_or_create(&label).set(figures.broken as i64);
+            raise(&self.relists.get_or_create(&label), figures.relists);
+            raise(&self.broken.get_or_create(&label), figures.broken);
             self.forbidden.get_or_create(&label).set(count as i64);
             let spans = failing.iter().filter(|it| it.kind == kind).map(|it| it.since.span(clock::now()));
             self.failing_seconds.get_or_create(&label).set(spans.max().unwrap_or_default().as_secs_f64());
@@ -395,6 +395,11 @@ impl Metrics {
             }
         }
     }
+}
+
+/// Brings a counter up to what was counted elsewhere.
+fn raise(counter: &Counter, counted: u64) {
+    counter.inner().store(counted, Ordering::Relaxed);
 }
 
 fn label(lane: Lane) -> LaneLabel {

@@ -69,6 +69,22 @@ fn metrics_are_in_the_format_that_every_scraper_reads() {
     assert!(text.contains("\nprocess_cpu_seconds_total "), "{text}");
 }
 
+/// As gauges they said nothing of rates.
+#[test]
+fn what_was_read_whole_or_in_vain_is_counted() {
+    let pages = pages(None);
+    for count in 1..3 {
+        pages.start.source.note_relist(ObjectKind::Secret);
+        pages.start.source.note_broken(ObjectKind::Secret);
+        let text =
+            String::from_utf8(pages.page("/metrics", None).unwrap().body.into_bytes().to_vec()).unwrap();
+        for name in ["firth_control_source_relists_total", "firth_control_source_broken_total"] {
+            assert!(text.contains(&format!("# TYPE {name} counter\n")), "{text}");
+            assert!(text.contains(&format!("{name}{{kind=\"Secret\"}} {count}\n")), "{text}");
+        }
+    }
+}
+
 #[test]
 fn who_may_not_read_any_more_is_ready_and_says_so() {
     let pages = pages(None);

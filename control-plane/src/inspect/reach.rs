@@ -4,7 +4,7 @@
 //! acknowledged.
 //!
 //! **Invariant:** never optimistic: a proxy whose version is not in this replica's history counts as having none, and
-//! so does one that only a replica knew that does not answer.
+//! so do a silent one, and one that only a replica knew that does not answer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Reach {
         self.places.partition_point(|it| *it <= place)
     }
 
-    /// Of the connected proxies of this replica, and of all others in the fleet.
+    /// Of the connected proxies of this replica, and of all others in the fleet. A silent one may serve anything.
     fn of(own: &HashMap<Arc<str>, Seq>, fleet: &Fleet, head: &Head) -> Self {
         let released = || head.history.newest_first().enumerate().filter(|(_, version)| version.released);
         let mut by_name: HashMap<String, usize> = HashMap::new();
@@ -45,9 +45,9 @@ impl Reach {
             let mut had = released().filter(|(_, version)| *acked > Seq::default() && *acked >= version.seq);
             had.next().map(|(place, _)| place)
         });
-        let connected = |member: &&Member| member.shared.connected && !own.contains_key(&*member.shared.id);
-        let others = fleet.members.values().filter(connected).map(|Member { shared, about, .. }| {
-            let proxy = shared.proxy.as_ref()?;
+        let is_other = |member: &&Member| !own.contains_key(&*member.shared.id);
+        let others = fleet.members.values().filter(is_other).map(|Member { shared, about, .. }| {
+            let proxy = shared.proxy.as_ref().filter(|_| shared.connected)?;
             match *about == About::Same && proxy.in_sync {
                 true => newest,
                 false => by_name.get(&proxy.acked).copied(),
@@ -188,10 +188,10 @@ mod tests {
         let silent = member("silent", &names[0], false, true);
         let shared = inspect::SharedProxy { connected: false, ..silent.1.shared };
         fleet.members.insert(silent.0, Member { shared, ..silent.1 });
-        assert_eq!(reach(&fleet), (8, vec![2, 3, 4, 5]));
+        assert_eq!(reach(&fleet), (9, vec![2, 3, 4, 5]), "a silent one counts, and has nothing");
         fleet
             .lost
             .insert("lost".to_owned(), inspect::Proxy { acked: names[0].clone(), ..Default::default() });
-        assert_eq!(reach(&fleet), (9, vec![2, 3, 4, 5]));
+        assert_eq!(reach(&fleet), (10, vec![2, 3, 4, 5]));
     }
 }
