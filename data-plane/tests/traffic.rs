@@ -132,6 +132,8 @@ mod tickets;
 mod timeouts;
 #[path = "traffic/tunnels.rs"]
 mod tunnels;
+#[path = "traffic/tunnels_behind_bodies.rs"]
+mod tunnels_behind_bodies;
 #[path = "traffic/untaken_responses.rs"]
 mod untaken_responses;
 #[path = "traffic/upload_windows.rs"]

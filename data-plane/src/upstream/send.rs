@@ -5,6 +5,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
+use thiserror::Error;
 
 use super::link::Link;
 use crate::codec::body::{Joining, RequestBody};
@@ -72,6 +73,11 @@ pub(crate) struct Failed {
     pub(crate) answered: bool,
 }
 
+/// The rest of the body would be taken for what the tunnel carries, or the reverse (RFC 9110 section 7.8).
+#[derive(Debug, Error)]
+#[error("it switched protocols before it had the whole request")]
+struct TooSoon;
+
 /// Sends a request and waits for the head of its final response. An early response stops the sending of a buffered body,
 /// as in nginx; what remains of a streamed one can be sent while the response is relayed.
 ///
@@ -126,6 +132,9 @@ pub(crate) async fn send<B: RequestBody>(
     let was_held = hold.end(link, payload);
     let whole = sending.state == State::Sent;
     match outcome {
+        Ok((head, _)) if head.status == 101 && !whole => {
+            Err(Failed { error: ProxyError::of(Kind::InvalidHead, TooSoon), sent, answered: true })
+        }
         Ok((head, body)) => {
             let rest = Rest::of(sending, payload, head.status, local).map(Box::new);
             Ok(Answered { head, body, whole, rest, was_held })

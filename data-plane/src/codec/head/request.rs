@@ -31,7 +31,7 @@ pub(crate) struct RequestHead {
     pub(crate) keep_alive: bool,
     /// Whether the client waits for `100 Continue` before sending the body.
     pub(crate) expect_continue: bool,
-    /// The value of `Upgrade`, if it may be requested from a backend: never HTTP/2, never with a body.
+    /// The value of `Upgrade`, if it may be requested from a backend: never HTTP/2.
     pub(crate) upgrade: Option<Bytes>,
     /// The `Connection` header for backends whatever the client sent; then no upgrade is requested.
     pub(crate) connection: Option<&'static str>,
@@ -128,8 +128,7 @@ impl RequestHead {
         }
         let expect_continue = version >= Version::Http11
             && fields.get(Known::Expect).is_some_and(|expect| expect.eq_ignore_ascii_case(b"100-continue"));
-        let upgrade =
-            if version == Version::Http11 && framing.is_empty() { hop::upgrade(fields) } else { None };
+        let upgrade = if version == Version::Http11 { hop::upgrade(fields) } else { None };
         let options = hop::strip(fields)?;
         fields.remove_any(DROPPED);
         let keep_alive = !options.close && (version >= Version::Http11 || options.keep_alive);

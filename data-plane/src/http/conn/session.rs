@@ -369,6 +369,8 @@ impl<S: Stream> Session<S> {
                 self.close(unread.is_over(), by).await;
                 false
             }
+            // What an endpoint switches after it was sent all of, was read to its end.
+            After::Tunnel(_) if !unread.is_over() => false,
             After::Tunnel(link) => {
                 let rest = std::mem::take(input);
                 upgrade::tunnel((&server.local, timer), stream, rest, *link, read, info).await;

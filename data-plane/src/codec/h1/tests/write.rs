@@ -48,7 +48,7 @@ fn a_request_keeps_its_fields_and_loses_what_was_for_us() {
 }
 
 #[test]
-fn an_upgrade_is_asked_for_unless_it_is_http_or_has_a_body() {
+fn an_upgrade_is_asked_for_unless_it_is_http() {
     let ask = |fields: &str| {
         let text = written(&head(&format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n")));
         text.strip_prefix("GET / HTTP/1.1\r\nHost: a\r\n").unwrap().replace("\r\n", "|")
@@ -64,7 +64,11 @@ fn an_upgrade_is_asked_for_unless_it_is_http_or_has_a_body() {
             "|"
         );
     }
-    assert_eq!(ask("Upgrade: websocket\r\nContent-Length: 1"), "Content-Length: 1||");
+    assert_eq!(
+        ask("Upgrade: tcp\r\nContent-Length: 1"),
+        "Connection: upgrade|Upgrade: tcp|Content-Length: 1||",
+        "as the API of Docker asks"
+    );
 }
 
 #[test]
