@@ -157,7 +157,8 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 /// FastCGI output of an application: however it is split, the same response results, and no byte is invented.
 pub fn fastcgi(data: &[u8]) {
     let read = |pieces: &mut dyn Iterator<Item = &[u8]>| {
-        let (mut buffer, mut reader) = (BytesMut::new(), CgiReader::new(Limits::response(1024)));
+        let (mut buffer, mut reader) =
+            (BytesMut::new(), CgiReader::new(Limits::response(1024), std::rc::Rc::default()));
         let mut open: Option<(Pairs, BodyReader)> = None;
         let mut whole = Vec::new();
         for piece in pieces {

@@ -2,7 +2,10 @@
 //! records, and records into the application's output.
 //!
 //! **Invariant:** the output does not depend on how the bytes were split, and of a record only its remaining length is
-//! kept. What an application writes to its standard error is discarded.
+//! kept. Of what an application writes to its standard error only the beginning is kept.
+
+use std::cell::RefCell;
+use std::rc::Rc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use thiserror::Error;
@@ -24,6 +27,9 @@ const PARAMS: u8 = 4;
 const STDIN: u8 = 5;
 const STDOUT: u8 = 6;
 const STDERR: u8 = 7;
+
+/// How much is kept of what an application writes to its standard error, in bytes.
+const SAID: usize = 1024;
 
 /// Length of the END_REQUEST body, and the position of the protocol status in it.
 const END_BODY: usize = 8;
@@ -76,6 +82,26 @@ impl Params {
     }
 }
 
+/// The beginning of what applications write to their standard error for one request.
+#[derive(Debug, Default)]
+pub(crate) struct Said(RefCell<Vec<u8>>);
+
+impl Said {
+    /// Adds what there is room for.
+    fn add(&self, text: &[u8]) {
+        let mut said = self.0.borrow_mut();
+        let room = SAID.saturating_sub(said.len());
+        said.extend_from_slice(&text[..text.len().min(room)]);
+    }
+
+    /// Takes it out; `None` if there is nothing.
+    pub(crate) fn take(&self) -> Option<String> {
+        let said = self.0.take();
+        let text = said.trim_ascii();
+        (!text.is_empty()).then(|| String::from_utf8_lossy(text).into_owned())
+    }
+}
+
 /// Output of an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Output {
@@ -125,15 +151,15 @@ enum State {
 #[derive(Debug, Clone)]
 pub(crate) struct Records {
     state: State,
-}
-
-impl Default for Records {
-    fn default() -> Self {
-        Self { state: State::Header }
-    }
+    said: Rc<Said>,
 }
 
 impl Records {
+    /// At the start of an application's records. What it writes to its standard error is added to `said`.
+    pub(crate) fn new(said: Rc<Said>) -> Self {
+        Self { state: State::Header, said }
+    }
+
     /// Whether the request has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.state == State::Over
@@ -181,6 +207,7 @@ impl Records {
                     if kind == STDOUT {
                         return Ok(Output::Data(data.freeze()));
                     }
+                    self.said.add(&data);
                 }
             }
         }
@@ -224,7 +251,7 @@ mod tests {
 
     /// The output, and how it ends.
     fn read(pieces: &[&[u8]]) -> (Vec<u8>, Result<bool, RecordError>) {
-        let (mut buffer, mut records, mut out) = (BytesMut::new(), Records::default(), Vec::new());
+        let (mut buffer, mut records, mut out) = (BytesMut::new(), Records::new(Rc::default()), Vec::new());
         for piece in pieces {
             buffer.extend_from_slice(piece);
             loop {
@@ -253,6 +280,23 @@ mod tests {
         ];
         assert_eq!(read(&[&said.concat()]), (b"abcdef".to_vec(), Ok(true)));
         assert_eq!(read(&[&said[..4].concat()]), (b"abcdef".to_vec(), Ok(false)));
+    }
+
+    #[test]
+    fn the_beginning_of_its_errors_is_kept() {
+        let said = Rc::new(Said::default());
+        let mut records = Records::new(Rc::clone(&said));
+        let text = "PHP Fatal error: \u{e9}\n#0 \x1b[31m{main}\u{85}\r\n";
+        let (first, rest) = text.as_bytes().split_at(text.find('\u{e9}').unwrap() + 1);
+        let all = [record(STDERR, first, 3), record(STDOUT, b"x", 0), record(STDERR, rest, 0)].concat();
+        let mut buffer = BytesMut::from(&all[..]);
+        while records.next(&mut buffer).unwrap() != Output::Need {}
+        let expected = "PHP Fatal error: \u{e9}\n#0 \x1b[31m{main}\u{85}";
+        assert_eq!((said.take().as_deref(), said.take()), (Some(expected), None));
+        let all = [record(STDERR, &[b'y'; 700], 0), record(STDERR, &[b'z'; 700], 0)].concat();
+        records.next(&mut BytesMut::from(&all[..])).unwrap();
+        let said = said.take().unwrap();
+        assert_eq!((said.len(), said.matches('z').count()), (SAID, SAID - 700));
     }
 
     #[test]

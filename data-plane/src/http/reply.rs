@@ -16,12 +16,14 @@ use crate::upstream::link::Link;
 
 pub(crate) use ahead::Ahead;
 pub(crate) use coded::Coded;
+pub(crate) use complaint::Complaint;
 pub(crate) use paced::Paced;
 pub(crate) use relay::Relay;
 pub(crate) use replacer::{Pair, Replacer};
 
 mod ahead;
 mod coded;
+mod complaint;
 mod paced;
 mod relay;
 mod replacer;

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
@@ -10,6 +11,7 @@ use thiserror::Error;
 use super::link::Link;
 use crate::codec::body::{Joining, RequestBody};
 use crate::codec::error::{Kind, ProxyError};
+use crate::codec::fcgi::Said;
 use crate::codec::guard::{HeadError, Limits as HeadLimits};
 use crate::codec::h1::{BodyReader, BodyWriter, CgiReader, ResponseReader};
 use crate::codec::head::{ResponseHead, hop};
@@ -45,8 +47,8 @@ pub(crate) struct Request<'a> {
     pub(crate) timeouts: Timeouts,
     /// Maximum size of the response head in bytes.
     pub(crate) answer_head: usize,
-    /// Whether FastCGI is used.
-    pub(crate) is_fcgi: bool,
+    /// What applications write to their standard error, if FastCGI is used.
+    pub(crate) said: Option<&'a Rc<Said>>,
 }
 
 /// The head of a response.
@@ -359,9 +361,9 @@ impl Reader {
 impl Answer {
     fn new(request: &Request<'_>) -> Self {
         let limits = HeadLimits::response(request.answer_head);
-        let reader = match request.is_fcgi {
-            false => Reader::Http(ResponseReader::new(limits)),
-            true => Reader::Fcgi(Box::new(CgiReader::new(limits))),
+        let reader = match request.said {
+            None => Reader::Http(ResponseReader::new(limits)),
+            Some(said) => Reader::Fcgi(Box::new(CgiReader::new(limits, Rc::clone(said)))),
         };
         Self { reader, interim: 0, begun: false }
     }

@@ -12,6 +12,7 @@ use shared::policy::{
 use shared::resource::{Backend, PathType, Resource, Route};
 
 use super::harness::*;
+use super::response_headers::{collect_warnings, warnings};
 
 /// What an application received.
 #[derive(Clone, Debug)]
@@ -184,6 +185,56 @@ fn a_large_body_goes_in_records_and_a_large_answer_comes_whole() {
         answer.status == 201 && answer.text() == large && answer.head.starts_with("HTTP/1.1 201 Made\r\n")
     );
     assert!(tolds.lock().unwrap()[0].stdin == large.as_bytes());
+}
+
+/// PHP reports its errors there, and answers with an empty page.
+#[test]
+fn what_an_application_complains_of_is_in_the_log_once() {
+    collect_warnings();
+    let complaint = |text: &str| record(7, text.as_bytes());
+    let long = format!("complaint-in-body {}", "x".repeat(60_000));
+    for (service, answer, status) in [
+        (
+            "white",
+            [complaint("complaint-in-head\n\x1b[2J"), saying(&["Status: 500 Oh\r\n\r\n"])].concat(),
+            500,
+        ),
+        ("late", [record(6, b"A: b\r\n\r\nhello"), complaint(&long), saying(&["more"])].concat(), 200),
+        ("none", [complaint("complaint-without-answer"), record(3, &[0; 8])].concat(), 502),
+        ("cut", [record(6, b"A: b\r\n\r\nhello"), complaint("complaint-and-end")].concat(), 200),
+    ] {
+        let cut = service == "cut";
+        let origin = Origin::raw(move |mut stream, _, _| {
+            if read_told(&mut stream).is_some() {
+                let _ = stream.write_all(&answer);
+                if !cut {
+                    let _ = stream.read(&mut [0]);
+                }
+            }
+        });
+        let mut proxy = Proxy::start();
+        proxy.policies(false, &[(&format!("/{service}"), fcgi())]);
+        proxy.endpoints(service, &[origin.address]);
+        let backend = format!("backend=\"ns/{service}/80\"");
+        let told = || -> Vec<_> {
+            warnings(&backend).into_iter().filter(|line| line.contains("complaint-")).collect()
+        };
+        for _ in 0..2 {
+            let mut client = Client::new(proxy.http);
+            client.send(format!(
+                "GET /{service} HTTP/1.1\r\nHost: a.test\r\nAuthorization: Basic c2VjcmV0\r\n\r\n"
+            ));
+            match cut {
+                true => assert!(!client.rest().is_empty()),
+                false => assert_eq!(client.receive(false).unwrap().status, status),
+            }
+            eventually("it is logged", || !told().is_empty());
+        }
+        let told = told();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains("ingress=\"ns/") && !told[0].contains("c2VjcmV0"), "{told:?}");
+        assert!(told[0].len() < 1_400 && !told[0].contains(['\n', '\x1b']), "{told:?}");
+    }
 }
 
 #[test]

@@ -283,9 +283,15 @@ impl Subscriber for Warnings {
 }
 
 /// Collects the warnings of all proxies of this process.
-fn collect_warnings() {
+pub(super) fn collect_warnings() {
     static COLLECTED: Once = Once::new();
     COLLECTED.call_once(|| tracing::subscriber::set_global_default(Warnings).unwrap());
+}
+
+/// The warnings so far that have this in them.
+pub(super) fn warnings(of: &str) -> Vec<String> {
+    let told = WARNED.lock().unwrap();
+    told.iter().filter(|line| line.contains(of)).cloned().collect()
 }
 
 #[test]

@@ -3,11 +3,13 @@
 //! **Invariant:** of the framing that an application declares only the length is used; the head is rewritten and
 //! parsed as strictly as any other.
 
+use std::rc::Rc;
+
 use bytes::{BufMut, BytesMut};
 
 use super::body::BodyReader;
 use super::read::ResponseReader;
-use crate::codec::fcgi::{Output, Records};
+use crate::codec::fcgi::{Output, Records, Said};
 use crate::codec::guard::{HeadError, Limits};
 use crate::codec::head::ResponseHead;
 
@@ -28,9 +30,9 @@ pub(crate) struct CgiReader {
 }
 
 impl CgiReader {
-    /// At the start of a response.
-    pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, records: Records::default(), head: BytesMut::new(), line: 0, seen: 0 }
+    /// At the start of a response. What the application writes to its standard error is added to `said`.
+    pub(crate) fn new(limits: Limits, said: Rc<Said>) -> Self {
+        Self { limits, records: Records::new(said), head: BytesMut::new(), line: 0, seen: 0 }
     }
 
     /// Takes the head from the front of the buffer; returns it, and a reader for the body.
@@ -141,7 +143,7 @@ mod tests {
     }
 
     fn read(bytes: &[u8], cut: usize) -> Result<(Box<ResponseHead>, Vec<u8>), HeadError> {
-        let mut reader = CgiReader::new(Limits::response(4096));
+        let mut reader = CgiReader::new(Limits::response(4096), Rc::default());
         let (mut buffer, mut pieces) = (BytesMut::new(), bytes.chunks(cut));
         let (head, mut body) = loop {
             if let Some(found) = reader.feed(&mut buffer, false)? {
@@ -211,8 +213,10 @@ mod tests {
             [("Content-Length: 2\r\n\r\nok\n", true), ("Content-Length: 3\r\n\r\nok", false)]
         {
             let mut buffer = BytesMut::from(&record(6, output.as_bytes())[..]);
-            let (_, mut body) =
-                CgiReader::new(Limits::response(4096)).feed(&mut buffer, false).unwrap().unwrap();
+            let (_, mut body) = CgiReader::new(Limits::response(4096), Rc::default())
+                .feed(&mut buffer, false)
+                .unwrap()
+                .unwrap();
             assert_eq!(body.next(&mut buffer), Ok(Body::Data("ok".into())));
             assert_eq!(body.next(&mut buffer), Ok(Body::Need));
             assert_eq!((body.close().is_ok(), body.is_done()), (is_whole, is_whole));
@@ -269,7 +273,8 @@ mod tests {
     #[test]
     fn an_answer_that_has_come_whole_is_over_once_it_was_read() {
         let mut buffer = BytesMut::from(&answer("\r\nbody")[..]);
-        let (_, mut body) = CgiReader::new(Limits::response(4096)).feed(&mut buffer, false).unwrap().unwrap();
+        let (_, mut body) =
+            CgiReader::new(Limits::response(4096), Rc::default()).feed(&mut buffer, false).unwrap().unwrap();
         assert!(!body.is_done());
         assert!(matches!(body.next(&mut buffer), Ok(Body::Data(data)) if data == "body"));
         assert!(matches!(body.next(&mut buffer), Ok(Body::End)));

@@ -13,7 +13,7 @@ use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{BodyWriter, write_request};
 use crate::codec::head::{Framing, Known, Method, RequestHead};
-use crate::http::reply::{Relay, Reply, ReplyBody};
+use crate::http::reply::{Complaint, Relay, Reply, ReplyBody};
 use crate::http::server::Server;
 use crate::local::upstream_shares::LinkPermit;
 use crate::table::policy::forwarding::Connection;
@@ -78,6 +78,7 @@ struct Reached {
     endpoint: Arc<Endpoint>,
     transport_key: TransportKey,
     link: Box<Link>,
+    complaint: Option<Box<Complaint>>,
 }
 
 /// Writes the head, and asks endpoints until one has responded.
@@ -122,6 +123,9 @@ async fn ask<B: RequestBody>(
     (text, writer): (&[u8], BodyWriter),
 ) -> Result<(Reached, Answered), ProxyError> {
     let mut trying = Trying::new(exchange, cell, payload.is_kept());
+    let is_fcgi = transport.protocol == Protocol::Fcgi;
+    let complaint =
+        is_fcgi.then(|| Box::new(Complaint::new(exchange.call.server, &cell.key, exchange.owner())));
     let Call { server, timer, .. } = exchange.call;
     let Exchange { head, info, sizes, session, turn, .. } = exchange;
     let request = Request {
@@ -131,7 +135,7 @@ async fn ask<B: RequestBody>(
         upgrade: head.upgrade.as_deref(),
         timeouts: exchange.timeouts,
         answer_head: sizes.head,
-        is_fcgi: transport.protocol == Protocol::Fcgi,
+        said: complaint.as_ref().map(|complaint| complaint.said()),
     };
     loop {
         if payload.is_kept() && payload.is_gone().await {
@@ -168,7 +172,8 @@ async fn ask<B: RequestBody>(
                         if answered.was_held {
                             info.attempts.waited();
                         }
-                        return Ok((Reached { endpoint, transport_key: transport.key(), link }, answered));
+                        let transport_key = transport.key();
+                        return Ok((Reached { endpoint, transport_key, link, complaint }, answered));
                     }
                     Err(failed) => {
                         link.rest(&server.local.buffers);
@@ -327,7 +332,7 @@ fn target(exchange: &mut Exchange<'_>) -> Option<Vec<u8>> {
 
 /// Converts a backend's response.
 fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered: Answered) -> Reply {
-    let Reached { endpoint, transport_key, link } = reached;
+    let Reached { endpoint, transport_key, link, complaint } = reached;
     let Answered { head, body, whole, rest, .. } = answered;
     let body = if head.status == 101 {
         ReplyBody::Tunnel(link)
@@ -340,7 +345,7 @@ fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered
             && !asked.as_http10
             && transport_key.protocol != Protocol::Fcgi;
         let relay = Relay::new(server, body, link, cell.id, (endpoint, transport_key), reusable);
-        ReplyBody::Relay(Box::new(relay.behind(rest)))
+        ReplyBody::Relay(Box::new(relay.behind(rest).with(complaint)))
     };
     Reply { head, body, close: false, untold: None, is_said: false, read: exchange.timeouts.read }
 }

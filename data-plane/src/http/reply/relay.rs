@@ -10,6 +10,7 @@ use bytes::Bytes;
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{Body, BodyReader};
+use crate::http::reply::Complaint;
 use crate::http::server::Server;
 use crate::local::pipes::{Filled, Pipe};
 use crate::table::Endpoint;
@@ -37,6 +38,8 @@ pub(crate) struct Relay {
     around: usize,
     /// Maximum number of bytes to read at a time.
     most: usize,
+    /// What an application writes to its standard error meanwhile.
+    complaint: Option<Box<Complaint>>,
 }
 
 impl fmt::Debug for Relay {
@@ -66,7 +69,14 @@ impl Relay {
             request: None,
             around: 0,
             most: usize::MAX,
+            complaint: None,
         }
+    }
+
+    /// The same of an application whose complaints are kept until its end.
+    pub(crate) fn with(mut self, complaint: Option<Box<Complaint>>) -> Self {
+        self.complaint = complaint;
+        self
     }
 
     /// The same of a request of which this is still to be sent.
@@ -213,6 +223,7 @@ impl Relay {
     fn end(&mut self) {
         let Some(mut link) = self.link.take() else { return };
         link.observed = None;
+        self.complaint = None;
         // As in nginx, the rest of the request is not wanted any more.
         let is_whole = self.request.take().is_none();
         let clean = self.reusable && is_whole && link.input.is_empty();

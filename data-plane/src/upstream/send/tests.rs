@@ -61,7 +61,7 @@ async fn sent<B: RequestBody>(
         upgrade: None,
         timeouts: Timeouts::default(),
         answer_head: 8 * 1024,
-        is_fcgi: false,
+        said: None,
     };
     let (sizes, pause) = (Sizes::default(), (request.timeouts.client_body, false));
     let prepared = Payload::prepare(client, Framing::Length(0), sizes, pause, local, &timer).await;

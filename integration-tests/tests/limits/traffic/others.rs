@@ -9,6 +9,7 @@ pub(super) const OTHERS: &[(&str, &str)] = &[
     ("codec::fcgi::HEADER", "the format"),
     ("codec::fcgi::MOST", "the format"),
     ("codec::fcgi::PROTOCOL_STATUS", "the format"),
+    ("codec::fcgi::SAID", "what is logged of an application's errors, once a minute"),
     ("codec::frame::HEADER", "the format"),
     ("codec::heads::KIND", "the format"),
     ("codec::heads::LONGEST", "the format"),
