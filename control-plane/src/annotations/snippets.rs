@@ -44,6 +44,7 @@ pub use self::lists::Lists;
 use self::pace::Pace;
 use self::restriction::restricts;
 use self::shortcuts::{Around, Rewrites, Taken};
+pub(crate) use self::upstream_tls::OF_HOST;
 pub use self::zones::Zones;
 use super::draft::Draft;
 use super::row::{Effect, Reach, Risk, Row, Scope, Spec};

@@ -341,7 +341,7 @@ fn the_rest_is_reported() {
     let elsewhere = "location /a { proxy_pass http://other; }";
     let parsed = all(&[("configuration-snippet", elsewhere)]);
     assert!(parsed.faults[0].reason.contains("\"proxy_pass\" in \"location\""), "{:?}", parsed.faults);
-    let of_tls = "proxy_ssl_server_name on; proxy_ssl_name $host;";
+    let of_tls = "proxy_ssl_server_name on; proxy_ssl_name $http_host;";
     assert!(!denies(&all(&[("configuration-snippet", of_tls)])), "there is no TLS");
     assert!(denies(&all(&[("backend-protocol", "HTTPS"), ("configuration-snippet", of_tls)])));
     let of_redirects = ("configuration-snippet", "proxy_redirect http:// https://;");

@@ -45,9 +45,31 @@ pub(super) fn text(name: &X509Name<'_>) -> String {
     text
 }
 
+/// Appends a name in one line as old versions of nginx did (OpenSSL's `X509_NAME_oneline`): the first part first, each
+/// behind a slash. A slash within a part is not escaped, so what is read from it can be forged; as in nginx.
+pub(super) fn put_legacy(name: &X509Name<'_>, out: &mut Vec<u8>) {
+    for attribute in name.iter_attributes() {
+        out.push(b'/');
+        let oid = attribute.attr_type().to_id_string();
+        out.extend_from_slice(short(&oid).unwrap_or(&oid).as_bytes());
+        out.push(b'=');
+        for byte in attribute.attr_value().data {
+            match byte {
+                0x20..=0x7e => out.push(*byte),
+                byte => out.extend_from_slice(format!("\\x{byte:02X}").as_bytes()),
+            }
+        }
+    }
+}
+
+/// OpenSSL's short name of an attribute type.
+fn short(oid: &str) -> Option<&'static str> {
+    SHORT.iter().find(|(known, _)| *known == oid).map(|(_, short)| *short)
+}
+
 fn put(text: &mut String, attribute: &AttributeTypeAndValue<'_>) {
     let oid = attribute.attr_type().to_id_string();
-    let short = SHORT.iter().find(|(known, _)| *known == oid).map(|(_, short)| *short);
+    let short = short(&oid);
     text.push_str(short.unwrap_or(&oid));
     text.push('=');
     match attribute.as_str() {
@@ -88,7 +110,8 @@ mod tests {
     use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
     use x509_parser::prelude::{FromDer, X509Certificate};
 
-    fn shown(parts: &[(DnType, &str)]) -> String {
+    /// Its two texts.
+    fn shown_both(parts: &[(DnType, &str)]) -> (String, String) {
         let mut params = CertificateParams::new(vec![]).unwrap();
         params.distinguished_name = DistinguishedName::new();
         for (kind, value) in parts {
@@ -96,7 +119,27 @@ mod tests {
         }
         let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
         let (_, certificate) = X509Certificate::from_der(certificate.der()).unwrap();
-        super::text(certificate.subject())
+        let mut legacy = Vec::new();
+        super::put_legacy(certificate.subject(), &mut legacy);
+        (super::text(certificate.subject()), String::from_utf8(legacy).unwrap())
+    }
+
+    fn shown(parts: &[(DnType, &str)]) -> String {
+        shown_both(parts).0
+    }
+
+    /// As OpenSSL says it: `openssl x509 -noout -subject -nameopt compat`.
+    #[test]
+    fn the_old_way_says_the_first_part_first_and_escapes_octets_alone() {
+        let legacy = |parts: &[(DnType, &str)]| shown_both(parts).1;
+        assert_eq!(legacy(&[]), "");
+        let whole = [
+            (DnType::CountryName, "DE"),
+            (DnType::OrganizationName, "Acme, Inc./x"),
+            (DnType::CommonName, "J\u{f6}rg\r\n"),
+        ];
+        assert_eq!(legacy(&whole), "/C=DE/O=Acme, Inc./x/CN=J\\xC3\\xB6rg\\x0D\\x0A");
+        assert_eq!(legacy(&[(DnType::CustomDnType(vec![1, 2, 3, 4]), "x")]), "/1.2.3.4=x");
     }
 
     #[test]

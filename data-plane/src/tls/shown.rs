@@ -90,9 +90,12 @@ impl Shown {
             OfCertificate::Fingerprint => hex(&Sha1::digest(&self.leaf), b"0123456789abcdef", out),
             OfCertificate::Escaped => out.extend_from_slice(self.escaped().as_bytes()),
             OfCertificate::Folded => folded(&self.leaf, out),
-            OfCertificate::Serial | OfCertificate::Begins | OfCertificate::Ends | OfCertificate::Remains => {
-                return self.read(what, out).is_some();
-            }
+            OfCertificate::Serial
+            | OfCertificate::SubjectLegacy
+            | OfCertificate::IssuerLegacy
+            | OfCertificate::Begins
+            | OfCertificate::Ends
+            | OfCertificate::Remains => return self.read(what, out).is_some(),
         }
         true
     }
@@ -115,6 +118,8 @@ impl Shown {
         let (_, certificate) = X509Certificate::from_der(&self.leaf).ok()?;
         let validity = certificate.validity();
         match what {
+            OfCertificate::SubjectLegacy => names::put_legacy(certificate.subject(), out),
+            OfCertificate::IssuerLegacy => names::put_legacy(certificate.issuer(), out),
             OfCertificate::Begins => time(validity.not_before, out)?,
             OfCertificate::Ends => time(validity.not_after, out)?,
             OfCertificate::Remains => {

@@ -434,6 +434,7 @@ fn headers_may_name_what_a_connection_tells() {
         ("X-Line", "$request"),
         ("X-Verify", "$ssl_client_verify"),
         ("X-Who", "$ssl_client_s_dn $ssl_client_i_dn"),
+        ("X-Who-Legacy", "$ssl_client_s_dn_legacy $ssl_client_i_dn_legacy"),
         ("X-Print", "$ssl_client_fingerprint"),
         ("X-Serial", "$ssl_client_serial"),
         ("X-Cert", "$ssl_client_escaped_cert"),
@@ -463,6 +464,7 @@ fn headers_may_name_what_a_connection_tells() {
     assert!(times[2].parse::<f64>().unwrap() > 1.7e9, "{times:?}");
     assert_eq!(value("x-line"), "GET /x?y HTTP/1.1");
     assert_eq!((value("x-verify"), value("x-who")), ("SUCCESS".into(), "CN=Ann CN=one".into()));
+    assert_eq!(value("x-who-legacy"), "/CN=Ann /CN=one");
     assert_eq!(value("x-print").len(), 40);
     assert!(!value("x-serial").is_empty() && value("x-until").ends_with(" GMT"));
     assert!(value("x-cert").starts_with("-----BEGIN%20CERTIFICATE-----%0A"));

@@ -45,6 +45,10 @@ pub enum OfCertificate {
     Subject,
     /// `i_dn`: its issuer.
     Issuer,
+    /// `s_dn_legacy`: its subject, as old versions of nginx say it.
+    SubjectLegacy,
+    /// `i_dn_legacy`: its issuer, the same way.
+    IssuerLegacy,
     /// `serial`, hexadecimal.
     Serial,
     /// `fingerprint`: SHA-1, hexadecimal.
@@ -93,6 +97,8 @@ impl OfCertificate {
             "verify" => Self::Verify,
             "s_dn" => Self::Subject,
             "i_dn" => Self::Issuer,
+            "s_dn_legacy" => Self::SubjectLegacy,
+            "i_dn_legacy" => Self::IssuerLegacy,
             "serial" => Self::Serial,
             "fingerprint" => Self::Fingerprint,
             "escaped_cert" => Self::Escaped,

@@ -11,6 +11,9 @@ use super::tokens::{Directive, switch};
 use crate::annotations::draft::Draft;
 use crate::annotations::upstream_tls::PROTOCOLS_OF_TLS;
 
+/// The variable that a name may be: of a host that has one name, it is that.
+pub(crate) const OF_HOST: &str = "$host";
+
 const DIRECTIVES: [&str; 3] = ["proxy_ssl_name", "proxy_ssl_protocols", "proxy_ssl_server_name"];
 
 /// Takes the settings out of a snippet, if they can be expressed.
@@ -20,6 +23,9 @@ pub(super) fn take(
     to: &Draft<'_>,
 ) -> Option<BackendTls> {
     let tls = read(directives.iter().filter(|it| is_one(it)))?;
+    if tls.name == OF_HOST && (place == SnippetContext::Server || to.text("proxy-ssl-secret").is_some()) {
+        return None;
+    }
     if to.text("proxy-ssl-secret").is_some() {
         let is_name = directives.iter().filter(|it| is_one(it)).all(|it| it.name() == "proxy_ssl_name");
         if !is_name || place == SnippetContext::Server || to.text("proxy-ssl-name").is_some() {
@@ -41,7 +47,9 @@ fn read<'a>(directives: impl Iterator<Item = &'a Directive>) -> Option<BackendTl
         said.push(it.name());
         match (it.name(), it.arguments()) {
             ("proxy_ssl_name", [name]) => {
-                _ = ServerName::try_from(name.as_str()).ok()?;
+                if name != OF_HOST {
+                    _ = ServerName::try_from(name.as_str()).ok()?;
+                }
                 tls.name.clone_from(name);
             }
             ("proxy_ssl_server_name", [word]) => tls.tells_name = switch(word)?,
@@ -72,6 +80,7 @@ mod tests {
             ("proxy_ssl_server_name on; proxy_ssl_protocols TLSv1.2 TLSv1.3;", "", true, vec![12, 13]),
             ("proxy_ssl_name 10.0.0.1; proxy_ssl_server_name off;", "10.0.0.1", false, vec![]),
             ("proxy_ssl_protocols TLSv1.1 TLSv1.2;", "", false, vec![12]),
+            ("proxy_ssl_server_name on; proxy_ssl_name $host;", "$host", true, vec![]),
         ] {
             let expected = BackendTls { name: name.into(), tells_name, versions, ..BackendTls::default() };
             assert_eq!(tls(text), Some(expected), "{text}");
@@ -81,7 +90,8 @@ mod tests {
     #[test]
     fn what_is_not_known_exactly_is_not_taken() {
         for text in [
-            "proxy_ssl_name $host;",
+            "proxy_ssl_name $http_host;",
+            "proxy_ssl_name $host:443;",
             "proxy_ssl_name b.test:443;",
             "proxy_ssl_name b.test c.test;",
             "proxy_ssl_name a.test; proxy_ssl_name b.test;",

@@ -48,13 +48,27 @@ pub(super) fn may_set(directive: &Directive) -> bool {
     sets_its_own(directive) || target(directive).is_some_and(|name| HARMLESS.contains(&&*name))
 }
 
-/// What to call a directive in a message: `set` by its variable, unless that is its own, and a named location by that.
+/// What to call a directive in a message: `set` by its variable, unless that is its own, a named location by that, and one
+/// that changes a header by the variable that has no value, if there is one.
 pub(super) fn named(directive: &Directive) -> String {
     match (directive.name(), directive.argument()) {
         (name @ ("auth_request_set" | "set"), Some(variable)) if !sets_its_own(directive) => {
             format!("{name} {variable}")
         }
         (name @ "location", Some(place)) if place.starts_with('@') => format!("{name} {place}"),
+        (name @ ("add_header" | "more_set_headers" | "more_set_input_headers" | "proxy_set_header"), _) => {
+            let values = directive.arguments().iter().map(|text| Template::parse(text));
+            let unknown = values.flat_map(|it| it.variables().find_map(unknown));
+            unknown.last().map_or_else(|| name.to_owned(), |unknown| format!("{name} .. ${unknown}"))
+        }
         (name, _) => name.to_owned(),
+    }
+}
+
+/// The name of a variable that has no value of its own: nginx does not have it, it is not read here, or a snippet sets it.
+fn unknown(variable: &Variable) -> Option<String> {
+    match variable {
+        Variable::Named(name) => Some(name.to_string()),
+        _ => None,
     }
 }

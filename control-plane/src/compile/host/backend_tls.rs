@@ -1,11 +1,13 @@
 //! TLS towards backends: the settings of the first Ingress of a host that has any apply to all locations without their
 //! own, as in ingress-nginx. Those of canaries count, too: of them ingress-nginx ignores what is about their locations.
 
+use rustls_pki_types::ServerName;
 use shared::policy::{BackendProtocol, BackendTls, LocationPolicy};
 use shared::resource::Denial;
 
 use super::Claims;
 use super::part::{PartFault, Spot};
+use crate::annotations::snippets::OF_HOST;
 use crate::compile::claim::Claim;
 use crate::problem::Severity;
 
@@ -33,6 +35,29 @@ impl Claims {
         is_mixed.then(|| PartFault { spot: Spot::Rule, severity: Severity::Unsupported, reason: reason() })
     }
 
+    /// Fills in the name of the host where a snippet says `$host`, which is that for each request of a host with one name.
+    /// Returns why its locations answer 503, if the host has several.
+    pub(super) fn fill_name(&self, claim: &Claim, policy: &mut LocationPolicy) -> Option<Denial> {
+        let tls = policy.backend_tls.as_mut().filter(|tls| tls.name == OF_HOST)?;
+        let is_one = !self.is_catch_all()
+            && self.host.wildcard_suffix().is_none()
+            && claim.parsed.serving.host.aliases.is_none()
+            && ServerName::try_from(self.host.as_str()).is_ok();
+        if is_one {
+            self.host.as_str().clone_into(&mut tls.name);
+            return None;
+        }
+        policy.backend_tls = None;
+        Some(Denial { reason: SEVERAL.to_owned() })
+    }
+
+    /// The fault of an Ingress for which that cannot be done.
+    pub(super) fn told_of_name(&self, denied: Option<&Denial>) -> Option<PartFault> {
+        let denial = denied.filter(|it| it.reason == SEVERAL)?;
+        let reason = format!("its paths of host {} answer 503: {}", self.host, denial.reason);
+        Some(PartFault { spot: Spot::Rule, severity: Severity::Unsupported, reason })
+    }
+
     /// Leaves locations to the host's settings, if the claim has none of its own. Returns why its locations answer 503,
     /// if those settings cannot be fulfilled.
     pub(super) fn leave_to_host(&self, claim: &Claim, policy: &mut LocationPolicy) -> Option<Denial> {
@@ -51,6 +76,9 @@ impl Claims {
         }
     }
 }
+
+const SEVERAL: &str =
+    "proxy_ssl_name $host of a snippet on a host that has several names: write the name of the backend";
 
 const MIXED: &str = "proxy_ssl_ of a snippet beside other settings for TLS to the backend";
 

@@ -105,7 +105,10 @@ impl Claims {
                 policy.root_issues_none = Some(true);
             }
             part.faults.extend(self.told_of_tls(claim, &policy));
-            let denied = self.leave_to_host(claim, &mut policy);
+            let mut denied = self.leave_to_host(claim, &mut policy);
+            let of_name = self.fill_name(claim, &mut policy);
+            part.faults.extend(self.told_of_name(of_name.as_ref()));
+            denied = denied.or(of_name);
             part.route = Some(route(claim, policy, won, denied));
         }
         part.faults.extend(self.told_of_denial(claim));

@@ -239,6 +239,50 @@ fn tls_to_backends_is_set_where_there_is_no_secret() {
     assert!(tls(&world, "web").1, "without a CA nothing is verified");
 }
 
+/// `$host` is the name of a host that has one.
+#[test]
+fn the_name_of_the_host_is_told_to_backends_where_there_is_one() {
+    let text = "proxy_ssl_server_name on; proxy_ssl_name $host;";
+    let web = |host: &str| {
+        let it = ingress("web").rule(host, &[("/", "echo")]).annotation("backend-protocol", "HTTPS");
+        it.annotation("configuration-snippet", text)
+    };
+    let made =
+        |world: &World, host: &str| match world.get(Kind::Route, &format!("ingress/default/web/{host}")) {
+            Some(Resource::Route(it)) => {
+                (it.policy.backend_tls.map(|it| (it.name, it.tells_name)), it.denied.is_some())
+            }
+            other => panic!("{other:?}"),
+        };
+    let mut world = World::default();
+    world.events([applied(allowed("true")), applied(web("a.test").rule("b.test", &[("/", "echo")]))]);
+    for host in ["a.test", "b.test"] {
+        assert_eq!(made(&world, host), (Some((host.to_owned(), true)), false));
+    }
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
+    for (several, host) in [
+        (web("*.a.test"), "*.a.test"),
+        (web(""), "_"),
+        (web("a.test").annotation("server-alias", "c.test"), "a.test"),
+    ] {
+        world.apply(several);
+        assert_eq!(made(&world, host), (None, true), "{host}");
+        assert_eq!(world.problems_of("web"), ["unsupported spec.rules[0]"]);
+    }
+    world.apply(web("a.test").annotation("proxy-ssl-secret", "default/ca"));
+    assert!(made(&world, "a.test").1, "beside a Secret");
+}
+
+/// Whoever misspells a variable is told which.
+#[test]
+fn a_variable_that_there_is_not_is_named() {
+    let mut world = World::default();
+    let text = "proxy_set_header X-Cn $ssl_client_s_dn_cn;";
+    world.events([applied(allowed("true")), applied(web().annotation("configuration-snippet", text))]);
+    let reasons = world.reasons("web");
+    assert!(reasons[0].contains("\"proxy_set_header .. $ssl_client_s_dn_cn\""), "{reasons:?}");
+}
+
 /// Where a Secret's annotations say no name, nginx takes one of the snippet, for the paths of its Ingress alone.
 #[test]
 fn a_name_for_tls_to_backends_is_set_beside_a_secret() {
