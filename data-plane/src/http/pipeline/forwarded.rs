@@ -40,6 +40,11 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
         Ok(set) => set,
         Err(overlong) => return Break(variables::refused(exchange, overlong)),
     };
+    let list = forwarding.list.as_ref().map(|it| filled(it, exchange, allowance)).transpose();
+    let list = match list {
+        Ok(list) => list,
+        Err(overlong) => return Break(variables::refused(exchange, overlong)),
+    };
     let prefix = rewrite::prefix(exchange, allowance)?;
     // nginx leaves out headers without a value one by one, so that what its template sets of that name stays.
     set.retain(|(name, value): &(Bytes, Bytes)| !value.is_empty() || !is_ours(Known::of(name), name));
@@ -62,6 +67,9 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
         trace::tell(fields, tracing);
     }
     fields.replace_each(&set);
+    if let Some(list) = list {
+        fields.add(Known::XForwardedFor, list);
+    }
     if let Some(connection) = forwarding.connection {
         exchange.head.connection = Some(connection.as_str());
         exchange.head.upgrade = None;

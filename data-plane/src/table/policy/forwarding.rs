@@ -11,6 +11,8 @@ use shared::template::{Template, Variable};
 use super::PolicyError;
 use super::headers::{self, Header};
 
+mod own;
+
 /// What is trusted, and what is passed on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Forwarding {
@@ -42,6 +44,8 @@ pub struct Forwarding {
     pub connection: Option<Connection>,
     /// Headers that replace the client's.
     pub fields: Box<[Header]>,
+    /// A second X-Forwarded-For, behind the one that says who the client is.
+    pub list: Option<Template>,
     /// Whether one of them has a group of the pattern of `rewrite-target`.
     pub has_groups: bool,
     /// Names of headers that only an auth service may set: where nobody is asked, a client's are removed.
@@ -146,6 +150,7 @@ impl Default for Forwarding {
             host: None,
             connection: None,
             fields: Box::default(),
+            list: None,
             has_groups: false,
             told: Box::default(),
             names: Names::Plain,
@@ -193,6 +198,7 @@ impl Forwarding {
             configured.request_headers.as_ref(),
             Template::parse,
         )?);
+        let (fields, list) = own::left(fields);
         let told = headers::compile("told_headers", configured.told_headers.as_ref(), Template::literal)?;
         let connection =
             configured.connection_proxy_header.map(|_| match configured.connection_proxy_header() {
@@ -217,6 +223,7 @@ impl Forwarding {
             host: configured.upstream_vhost.as_deref().map(Template::parse),
             connection,
             fields: fields.into(),
+            list,
             told: told.into_iter().map(|header| header.name).collect(),
             names: match (configured.ignore_invalid_headers, configured.enable_underscores_in_headers) {
                 (Some(false), _) => Names::Tokens,

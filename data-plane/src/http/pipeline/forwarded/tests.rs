@@ -103,6 +103,47 @@ async fn a_header_without_a_value_takes_nothing_of_ours_away() {
     assert_eq!(named(&around), ["10.0.0.9", "10.0.0.9", ""]);
 }
 
+/// nginx sends both lines, and backends read the first.
+#[tokio::test]
+async fn what_is_set_to_what_it_would_be_leaves_what_a_peer_is_believed() {
+    let header = |name: &str, value: &str| Header { name: name.into(), value: value.into() };
+    let set = |headers: Vec<Header>, believes, fields: &str| {
+        let said = LocationPolicy {
+            request_headers: Some(HeaderList { headers }),
+            use_forwarded_headers: Some(believes),
+            ..LocationPolicy::default()
+        };
+        sent(said, fields)
+    };
+    let usual = || {
+        vec![
+            header("X-Forwarded-Proto", "$scheme"),
+            header("X-Forwarded-Host", "$host"),
+            header("X-Real-IP", "$remote_addr"),
+            header("X-Forwarded-For", "$proxy_add_x_forwarded_for"),
+        ]
+    };
+    let fields = set(usual(), true, CLAIMS);
+    for (name, value) in [
+        ("x-forwarded-proto", &["myproto"][..]),
+        ("x-forwarded-host", &["b.test:81"]),
+        ("x-real-ip", &["1.1.1.1"]),
+        ("x-forwarded-for", &["1.1.1.1", "1.1.1.1, 2.2.2.2, 1.1.1.1"]),
+    ] {
+        assert_eq!(values(&fields, name), value, "{name}");
+    }
+    let fields = set(usual(), false, CLAIMS);
+    for (name, value) in [
+        ("x-forwarded-proto", &["https"][..]),
+        ("x-forwarded-host", &["A.test:8080"]),
+        ("x-forwarded-for", &["10.0.0.9", "1.1.1.1, 2.2.2.2, 10.0.0.9"]),
+    ] {
+        assert_eq!(values(&fields, name), value, "{name}");
+    }
+    let fields = set(vec![header("X-Forwarded-Proto", "http")], true, CLAIMS);
+    assert_eq!(values(&fields, "x-forwarded-proto"), ["http"], "what is said in so many words");
+}
+
 #[tokio::test]
 async fn a_bare_request_gets_the_eight_beside_host() {
     let fields = passed_on("Accept: */*\r\n");
