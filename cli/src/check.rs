@@ -13,7 +13,6 @@ use control_plane::{Manifests, problem_message};
 use shared::name::ObjectName;
 use shared::proto::inspect;
 
-mod configmaps;
 mod proxy;
 
 use crate::args::{CheckArgs, Format};
@@ -21,7 +20,6 @@ use crate::ask::problems;
 use crate::classes::{Classes, Other};
 use crate::up::environment;
 use crate::{output, unread};
-use configmaps::ConfigMaps;
 
 /// The name of standard input, as an argument and in the places of problems.
 const INPUT: &str = "-";
@@ -57,16 +55,11 @@ fn run_checked(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         bail!("there is nothing to check in {}", paths.join(", "));
     }
     let mut classes = Classes::default();
-    let mut configmaps = ConfigMaps::default();
-    for event in &manifests.events {
-        classes.hear(event);
-        configmaps.hear(event);
-    }
+    manifests.events.iter().for_each(|event| classes.hear(event));
     let mut checked = check(&flags, manifests)?;
     // The worst first: rejected ones are.
     let refused = proxy::refused(&checked.config, &checked.live, &flags.configmap);
     checked.problems.splice(0..0, refused);
-    checked.problems.extend(configmaps.overlooked(&flags));
     if checked.ours == 0 && !flags.ignore_ingress_classes {
         checked.problems.extend(elsewhere(&classes, &flags.controller_class));
     }

@@ -21,6 +21,7 @@ mod ingresses;
 mod lives;
 mod namespaces;
 mod objects;
+mod overlooked;
 mod pinned;
 mod prefix;
 mod problems;
@@ -202,6 +203,8 @@ pub struct Index {
     secrets: Secrets,
     settings_faults: Vec<Fault>,
     streams: Streams,
+    /// ConfigMaps that look like those that flags name.
+    alike: BTreeSet<ObjectName>,
     /// What the fleet's ConfigMap refers to.
     settings_refs: BTreeSet<Use>,
     /// The response headers that Ingresses may set.
@@ -250,6 +253,7 @@ impl Index {
             secrets: Secrets::default(),
             settings_faults: Vec::new(),
             streams: Streams::default(),
+            alike: BTreeSet::new(),
             settings_refs: BTreeSet::new(),
             allowed_headers: BTreeSet::new(),
             crosses_namespaces: false,

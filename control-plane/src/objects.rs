@@ -18,6 +18,7 @@ use zeroize::Zeroize;
 
 pub mod json;
 mod kinds;
+pub mod usual;
 
 pub use self::kinds::{Object, ObjectKind, OfKind};
 

@@ -10,11 +10,10 @@ use super::flags;
 use crate::announce;
 use crate::args::Args;
 use crate::compile::settings::ALL_PATHS;
-use crate::compile::settings::table::Status;
 use crate::event::Event;
 use crate::index::Commit;
 use crate::manifests::once::Manifests;
-use crate::objects::{ConfigMap, ObjectKind, ObjectRef};
+use crate::objects::{ObjectKind, ObjectRef};
 use crate::placement::Report;
 use crate::problem::{Problem, Severity};
 use crate::reference::FORBIDDEN;
@@ -42,18 +41,6 @@ pub struct Checked {
 /// resources of the LIVE lane.
 pub fn owner(key: &ResourceKey, live: &Delta) -> Option<ObjectRef> {
     announce::owner(key, |key| Some(live.up.iter().find(|it| it.key == *key)?.body.clone()))
-}
-
-/// Whether all keys of a ConfigMap are those of ingress-nginx' ConfigMap.
-pub fn is_of_settings(map: &ConfigMap) -> bool {
-    !map.data.is_empty() && map.data.keys().all(|key| Status::of(key).is_some())
-}
-
-/// Whether all entries of a ConfigMap are ports with a Service, `NAMESPACE/SERVICE:PORT`.
-pub fn is_of_services(map: &ConfigMap) -> bool {
-    let is_service = |text: &str| text.split_once('/').is_some_and(|(_, rest)| rest.contains(':'));
-    let mut entries = map.data.iter();
-    !map.data.is_empty() && entries.all(|(port, service)| port.parse::<u16>().is_ok() && is_service(service))
 }
 
 impl Checked {

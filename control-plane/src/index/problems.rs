@@ -146,7 +146,10 @@ impl Index {
                 ObjectKind::ConfigMap if object.name == self.options.configmap => {
                     self.settings_faults.clone()
                 }
-                ObjectKind::ConfigMap => self.streams.faults.get(object).cloned().unwrap_or_default(),
+                ObjectKind::ConfigMap if self.has_streams(object) => {
+                    self.streams.faults.get(object).cloned().unwrap_or_default()
+                }
+                ObjectKind::ConfigMap => self.overlooked(&object.name).into_iter().collect(),
                 ObjectKind::Secret => self.secrets.lives.fault(&object.name).into_iter().collect(),
                 ObjectKind::IngressClass | ObjectKind::Service | ObjectKind::Namespace => Vec::new(),
             },

@@ -77,6 +77,7 @@ impl Index {
             ObjectKind::ConfigMap => {
                 self.dirty.settings |= *name == self.options.configmap;
                 self.dirty.streams |= self.has_streams(&object);
+                self.compare_configmap(&object.name);
                 self.tell_users(&object);
             }
             // Done when the event arrived.

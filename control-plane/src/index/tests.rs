@@ -15,6 +15,7 @@ mod interrupted;
 mod names;
 mod namespaces;
 mod original;
+mod overlooked;
 mod pins;
 mod prefix;
 mod price;

@@ -1,6 +1,8 @@
 //! Reads Secrets and ConfigMaps on demand, if something refers to them. Their metadata is watched; those that the index
 //! wants are read completely, and again when they change.
 //!
+//! So are ConfigMaps with names that those of ingress-nginx usually have: the index tells if one of them seems to be meant.
+//!
 //! Each want is answered: with the object, with its absence, or with the error for as long as it cannot be read.
 //! Objects that no watch reports (those outside the watched namespace, Helm's Secrets, ConfigMaps that may not be
 //! listed) are read again at intervals.
@@ -29,13 +31,15 @@ use super::sink::{self, Sender};
 use super::watch::{Change, Item, Revision};
 use super::wire::{Decode as _, Decoded, Whole};
 use crate::event::{Event, Wants};
-use crate::objects::{ObjectKind, ObjectRef};
+use crate::objects::{ObjectKind, ObjectRef, usual};
 
 /// Kinds whose metadata is watched.
 pub(super) const METADATA: [(ObjectKind, &str); 2] =
     [(ObjectKind::Secret, "secret metadata"), (ObjectKind::ConfigMap, "configmap metadata")];
 /// Limit of concurrent reads.
 const MAX_READS: usize = 16;
+/// Limit of the ConfigMaps with usual names that are read: whoever may make some cannot fill the memory with them.
+const MAX_ALIKE: usize = 8;
 /// How long an unwanted object is kept, so that removing and restoring a reference costs nothing.
 const KEEP: Duration = Duration::from_secs(60);
 /// Limit of concurrent repeated reads, which may give nothing new: reads that hang leave room for others.
@@ -117,7 +121,10 @@ impl Sink<()> for Metadata {
 struct Ledger {
     /// All objects that the watches know, at their newest revision.
     known: HashMap<ObjectRef, Revision>,
+    /// What the index wants, and the ConfigMaps with usual names.
     wanted: Wants,
+    asked: Wants,
+    alike: Wants,
     /// The objects that the index has, with their revision; `None` if it must be read again in any case.
     had: HashMap<ObjectRef, Option<Revision>>,
     /// Reads under way, and whether their results are still valid.
@@ -168,6 +175,11 @@ impl Ledger {
         match change {
             Change::Put(Item { name, revision, .. }) => {
                 let object = ObjectRef { kind, name };
+                let is_alike = kind == ObjectKind::ConfigMap && usual::is_usual(&object.name.name);
+                if is_alike && self.alike.len() < MAX_ALIKE && !self.fixed.contains(&object) {
+                    self.alike.insert(object.clone());
+                    self.wanted.insert(object.clone());
+                }
                 self.known.insert(object.clone(), revision);
                 if !self.is_failing(&object) {
                     self.rest(&object);
@@ -183,6 +195,9 @@ impl Ledger {
                 self.rest(&object);
                 self.due.remove(&object);
                 let is_wanted = self.wanted.contains(&object);
+                if self.alike.remove(&object).is_some() && !self.asked.contains(&object) {
+                    self.wanted.remove(&object);
+                }
                 self.idle.remove(&object);
                 self.expected.remove(&object);
                 let was_had = self.had.remove(&object).is_some();
@@ -220,7 +235,9 @@ impl Ledger {
         }
     }
 
-    fn want(&mut self, wanted: Wants, now: Instant) {
+    fn want(&mut self, asked: Wants, now: Instant) {
+        self.asked = asked.clone();
+        let wanted = asked.union(self.alike.clone());
         let before = std::mem::replace(&mut self.wanted, wanted.clone());
         for change in before.diff(&wanted) {
             match change {

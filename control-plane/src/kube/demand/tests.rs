@@ -105,6 +105,37 @@ fn only_what_is_wanted_is_read_and_again_when_it_changes() {
     assert_eq!(bench.next(), None);
 }
 
+/// Without being asked for: the index tells whether one of them is meant.
+#[test]
+fn configmaps_with_usual_names_are_read() {
+    let map = |name: &str| ObjectRef { kind: ObjectKind::ConfigMap, name: ObjectName::new("n", name) };
+    let mut bench = Bench::new();
+    bench.ledger.fixed.insert(map("nginx-configuration"));
+    let kind = ObjectKind::ConfigMap;
+    for name in ["app", "nginx-configuration", "a-ingress-nginx-controller"] {
+        bench.ledger.change(kind, put(name, 1));
+    }
+    bench.change(put("b-ingress-nginx-controller", 1));
+    assert_eq!(bench.next().as_deref(), Some("a-ingress-nginx-controller"));
+    assert_eq!(bench.next(), None);
+    bench.want(&["x"]);
+    assert_eq!(bench.next().as_deref(), Some("x"));
+    let read = bench.ledger.read(
+        &map("a-ingress-nginx-controller"),
+        found("a-ingress-nginx-controller", 1),
+        bench.now,
+    );
+    assert!(is_applied(read), "it stays wanted");
+    let gone = Change::Gone(ObjectName::new("n", "a-ingress-nginx-controller"));
+    assert!(is_deleted(bench.ledger.change(kind, gone)));
+    assert!(!bench.ledger.wanted.contains(&map("a-ingress-nginx-controller")));
+
+    for i in 0..2 * MAX_ALIKE {
+        bench.ledger.change(kind, put(&format!("{i}-ingress-nginx-controller"), 1));
+    }
+    assert_eq!(std::iter::from_fn(|| bench.next()).count(), MAX_ALIKE, "nobody fills the memory with them");
+}
+
 #[test]
 fn absence_is_what_the_server_says_to_a_request() {
     let mut bench = Bench { ledger: Ledger::default(), now: clock::now() };
