@@ -19,7 +19,7 @@ use crate::args::{CheckArgs, Format};
 use crate::ask::problems;
 use crate::classes::{Classes, Other};
 use crate::up::environment;
-use crate::{output, unread};
+use crate::{output, snippets, unread};
 
 /// The name of standard input, as an argument and in the places of problems.
 const INPUT: &str = "-";
@@ -64,7 +64,7 @@ fn run_checked(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         checked.problems.extend(elsewhere(&classes, &flags.controller_class));
     }
     output::print(&match args.output {
-        Format::Text => text(&checked),
+        Format::Text => text(&checked, &flags.configmap),
         Format::Json => serde_json::to_string_pretty(&json(&checked))? + "\n",
     })?;
     let fails = checked.is_refused() || (args.strict && !checked.problems.is_empty());
@@ -122,8 +122,8 @@ fn views(checked: &Checked) -> Vec<problems::Problem> {
     problems::views(checked.problems.iter().map(problem_message).collect())
 }
 
-/// For people: the problems, then how many there are.
-fn text(checked: &Checked) -> String {
+/// For people: the problems, then how many there are, and what would allow most of them.
+fn text(checked: &Checked, configmap: &ObjectName) -> String {
     let Checked { problems: found, ingresses, ours, classless, ignored, .. } = checked;
     let mut text = problems::text(&views(checked));
     for kind in ignored {
@@ -151,5 +151,8 @@ fn text(checked: &Checked) -> String {
         1 => summary += ", 1 file with faults",
         count => summary += &format!(", {count} files with faults"),
     }
-    text + &summary + "\n"
+    let messages: Vec<_> = found.iter().map(problem_message).collect();
+    let of_snippets = snippets::line(&messages, configmap);
+    let of_snippets = of_snippets.map(|line| output::printable(&line) + "\n").unwrap_or_default();
+    text + &summary + "\n" + &of_snippets
 }

@@ -11,6 +11,7 @@ mod lists;
 mod login;
 mod moment;
 mod output;
+mod snippets;
 mod token;
 mod unread;
 mod up;

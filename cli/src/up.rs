@@ -38,7 +38,7 @@ use self::served::Served;
 use crate::args::UpArgs;
 use crate::client::{self, Inspect};
 use crate::identity::Somebody;
-use crate::{lists, output};
+use crate::{lists, output, snippets};
 
 /// Timeout until the proxy serves. A folder of 10,000 Services takes a few seconds.
 const START: Duration = Duration::from_secs(60);
@@ -73,6 +73,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     let authority = Authority::of(&args)?;
     let flags = control_flags(&args, &ports, authority.path())?;
     let controller = (!flags.ignore_ingress_classes).then(|| flags.controller_class.clone());
+    let configmap = flags.configmap.clone();
     let run = move |stop| control_plane::app::run_beside(flags, companion, stop);
     let mut control = Plane::start("control plane", run)?;
     let me = tokio::select! {
@@ -129,6 +130,10 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     }
     if !unread.is_empty() {
         output::print("\n")?;
+    }
+    let problems = lists::problems(&mut inspect).await.map_err(failed)?;
+    if let Some(line) = snippets::line(&problems, &configmap) {
+        output::print(&format!("{}\n\n", output::printable(&line)))?;
     }
     output::print(&format!("edit a file in {dir} and watch it arrive; Ctrl-C stops\n\n"))?;
     loop {

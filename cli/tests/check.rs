@@ -178,6 +178,21 @@ fn where_nothing_is_ours_the_flag_that_is_missing_is_named() {
     assert!(!said(&fine).contains("FIRTH_CONTROLLER_CLASS"), "{}", said(&fine));
 }
 
+/// A folder rarely has the ConfigMap of the controller, which may allow them.
+#[test]
+fn who_is_rejected_for_snippets_alone_is_counted_at_the_end() {
+    let snippet = json!({"nginx.ingress.kubernetes.io/configuration-snippet": "add_header X-A b;"});
+    let refused = firth(&["-"], &list(&snippet));
+    let last = said(&refused).lines().last().unwrap_or_default().to_owned();
+    assert!(last.starts_with("1 Ingress is rejected only because snippets are not allowed"), "{refused:?}");
+    assert!(last.contains("ConfigMap as ingress-nginx/ingress-nginx-controller"), "{last}");
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": "ingress-nginx", "name": "ingress-nginx-controller"},
+        "data": {"annotations-risk-level": "Critical", "allow-snippet-annotations": "true"}});
+    let fine = firth(&["-"], &format!("{}\n---\n{map}", list(&snippet)));
+    assert!(fine.status.code() == Some(0) && !said(&fine).contains("rejected"), "{fine:?}");
+}
+
 /// Without its own ConfigMaps an export of ingress-nginx is checked with the defaults.
 #[test]
 fn configmaps_of_another_name_are_hinted_at() {

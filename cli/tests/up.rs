@@ -127,6 +127,21 @@ fn a_home_that_cannot_be_written_is_no_reason_to_stop() {
     }
 }
 
+/// Whoever tries a folder of somebody who uses ingress-nginx sees what is missing.
+#[test]
+fn settings_that_are_missing_are_hinted_at() {
+    let dir = tempfile::tempdir().unwrap();
+    let ingress = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: web\n  annotations:\n    \
+                   kubernetes.io/ingress.class: nginx\n    nginx.ingress.kubernetes.io/server-snippet: 'gzip on;'\n\
+                   spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}\n";
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: edge, name: nginx-configuration}\ndata: {use-gzip: 'true'}\n";
+    fs::write(dir.path().join("all.yaml"), format!("{ingress}---\n{map}")).unwrap();
+    let mut up = Up::start_with(dir.path(), &["--no-demo"]);
+    up.line("1 Ingress is rejected only because snippets are not allowed");
+    let told = up.line("warning: ConfigMap edge/nginx-configuration");
+    assert!(told.contains("FIRTH_CONFIGMAP=edge/nginx-configuration"), "{told}");
+}
+
 #[test]
 fn the_example_is_served_and_follows_its_files() {
     let dir = tempfile::tempdir().unwrap();

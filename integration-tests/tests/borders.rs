@@ -339,7 +339,7 @@ const SHARED: &[&str] = &[
 
 const CLI: &[&str] = &[
     "args", "client", "identity", "lists", "moment", "output", "columns", "value", "ask", "token", "login",
-    "unread", "classes", "up", "check", "main",
+    "unread", "snippets", "classes", "up", "check", "main",
 ];
 
 /// Whether a text fits a pattern with `*`.

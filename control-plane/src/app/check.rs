@@ -9,6 +9,7 @@ use shared::kind::ResourceKey;
 use super::flags;
 use crate::announce;
 use crate::args::Args;
+pub use crate::compile::allowed::WITHOUT_SNIPPETS;
 use crate::compile::settings::ALL_PATHS;
 use crate::event::Event;
 use crate::index::Commit;

@@ -15,6 +15,9 @@ pub(crate) const RISK_LEVEL: &str = "annotations-risk-level";
 /// `annotation-value-word-blocklist`.
 pub(crate) const WORDS: &str = "annotation-value-word-blocklist";
 
+/// How a fault ends whose Ingress is rejected because snippets are not allowed.
+pub const WITHOUT_SNIPPETS: &str = ", and allow-snippet-annotations to true, to allow this annotation";
+
 /// The restrictions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Allowed {
@@ -66,10 +69,11 @@ impl Allowed {
             let row = table::find(name).filter(|row| row.value.status() != Status::Dead);
             let too_risky = row.filter(|row| row.risk > risk).map(|row| {
                 let (is, most) = (row.risk.as_str(), risk.as_str());
-                let too = if row.name.ends_with("-snippet") { ", and allow-snippet-annotations to true," } else { "" };
-                format!(
-                    "has {is} risk, and {RISK_LEVEL} in the ConfigMap allows {most} at most: set it to {is}{too} to allow this annotation"
-                )
+                let end = match row.name.ends_with("-snippet") {
+                    true => WITHOUT_SNIPPETS,
+                    false => " to allow this annotation",
+                };
+                format!("has {is} risk, and {RISK_LEVEL} in the ConfigMap allows {most} at most: set it to {is}{end}")
             });
             let forbidden = || {
                 let word = words.iter().find(|word| text.contains(word.as_str()))?;
