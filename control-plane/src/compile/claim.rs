@@ -3,6 +3,7 @@
 pub mod backend_tls;
 pub mod client_certificates;
 pub mod difference;
+mod groups;
 pub mod limits;
 mod literal;
 mod passthrough;
@@ -202,6 +203,9 @@ impl Claim {
         });
         let tls = ClaimedTls::of(&name.namespace, &spec.tls);
         faults.extend(tls.fault());
+        if let Some(target) = &parsed.serving.location.rewrite_target {
+            faults.extend(hosts.values().flatten().filter_map(|path| path.group_fault(target)));
+        }
         // Most have one of each, and a vector that grew has capacity for four.
         hosts.values_mut().for_each(Vec::shrink_to_fit);
         Self {

@@ -6,7 +6,10 @@ use crate::problem::{Fault, Severity};
 impl ClaimedPath {
     /// Whether it looks like a pattern.
     pub fn looks_like_pattern(&self) -> bool {
-        self.path.ends_with("/*") || self.path.contains(".*") || self.path.contains('(')
+        // No client sends these in a path as they are.
+        let is_odd = self.path.contains(['[', '^', '|', '\\']);
+        let is_any = [".*", ".+", "("].iter().any(|it| self.path.contains(it));
+        is_odd || is_any || self.path.ends_with("/*") || self.path.ends_with('$')
     }
 
     /// What to tell of it, if no path of its host is a regular expression.
@@ -50,7 +53,9 @@ mod tests {
         assert!(fault.reason.ends_with("write / with pathType Prefix"), "{fault:?}");
         assert_eq!(fault.field, "spec.rules[1].http.paths[2].path");
         assert!(told("/api/*").unwrap().reason.contains("write /api with"));
-        for pattern in ["/api/.*", "/api(/|$)(.*)", "/(a|b)"] {
+        for pattern in
+            ["/api/.*", "/api(/|$)(.*)", "/(a|b)", "/v[0-9]/", "^/api", "/a.+", "/img$", "/v\\d", "/a|/b"]
+        {
             assert!(told(pattern).unwrap().reason.contains("use-regex"), "{pattern}");
         }
         for plain in ["/", "/api", "/a*", "/*/b", "/a.b", "/~a/$b+c"] {
