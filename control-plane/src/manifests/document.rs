@@ -316,8 +316,9 @@ impl Parsed {
     }
 
     fn read_object(&mut self, kind: ObjectKind, text: &str, position: &Position<'_>) {
-        let quoted = (kind == ObjectKind::ConfigMap).then(|| unquoted::quoted(text, position)).flatten();
-        let Some(Quoted { text, remarks }) = quoted else { return self.read_typed(kind, text, position) };
+        let Some(Quoted { text, remarks }) = unquoted::quoted(kind, text, position) else {
+            return self.read_typed(kind, text, position);
+        };
         let known = self.objects.len();
         self.read_typed(kind, &text, position);
         if let Some((object, _)) = self.objects.get(known) {

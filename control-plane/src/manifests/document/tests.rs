@@ -481,6 +481,35 @@ fn a_key_of_json_that_is_there_twice_is_said() {
 }
 
 #[test]
+fn an_unquoted_annotation_of_an_ingress_is_the_text_that_was_written() {
+    let (head, spec) =
+        ("apiVersion: networking.k8s.io/v1\nkind: Ingress\n", "spec: {rules: [{host: a.test}]}\n");
+    let parsed = parse(&format!(
+        "{head}metadata:\n  name: a\n  annotations:\n    nginx.ingress.kubernetes.io/proxy-body-size: 0\n    \
+         nginx.ingress.kubernetes.io/ssl-redirect: True\n    plain: 007\n{spec}"
+    ));
+    let Object::Ingress(ingress) = &parsed.objects[0].0 else { panic!("{parsed:?}") };
+    let texts: Vec<_> = ingress.metadata.annotations.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(texts, ["0", "True", "007"]);
+    let told: Vec<_> = remarks(&parsed).into_iter().map(|(_, line, field, _)| (line, field)).collect();
+    assert_eq!(
+        told,
+        [
+            (6, "metadata.annotations[nginx.ingress.kubernetes.io/proxy-body-size]"),
+            (7, "metadata.annotations[nginx.ingress.kubernetes.io/ssl-redirect]"),
+            (8, "metadata.annotations.plain"),
+        ]
+    );
+    let flow = parse(&format!("{head}metadata: {{name: a, annotations: {{a/b.c: 5}}}}\n{spec}"));
+    assert_eq!((flow.objects.len(), flow.remarks.len()), (1, 1), "{flow:?}");
+    for other in ["1.5", "[1]", "{a: 1}"] {
+        let parsed =
+            parse(&format!("{head}metadata: {{name: a, annotations: {{a: {other}, b: 1}}}}\n{spec}"));
+        assert_eq!((parsed.objects.len(), parsed.broken.len()), (0, 1), "{other}: {parsed:?}");
+    }
+}
+
+#[test]
 fn an_unquoted_value_of_a_configmap_is_the_text_that_was_written() {
     let yaml = parse(
         "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: a}\n  data:\n    use-gzip: 'true'\n    \
