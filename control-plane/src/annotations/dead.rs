@@ -21,10 +21,13 @@ pub(super) static ROWS: &[&Row] = &[
     &replaced("proxy-buffers", "proxy-buffers-number and proxy-buffer-size replaced it"),
     &replaced("rate-limit-rps", "its name is limit-rps"),
     &dead("rewrite-log"),
-    &replaced(
-        "secure-backends",
-        "backend-protocol: HTTPS replaced it; without that the connection is not encrypted",
-    ),
+    &Row {
+        unread_beside: Some("backend-protocol"),
+        ..replaced(
+            "secure-backends",
+            "backend-protocol: HTTPS replaced it; without that the connection is not encrypted",
+        )
+    },
     &dead("secure-verify-ca-secret"),
     &dead("session-cookie-hash"),
     &dead("ssl-verify"),

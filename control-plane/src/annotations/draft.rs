@@ -208,8 +208,10 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn dead(&mut self) {
-        let doc = self.now.map_or("", |(row, _)| row.doc);
-        let advice = if doc.is_empty() { "remove it" } else { doc };
+        let row = self.now.map(|(row, _)| row);
+        let is_replaced = row.and_then(|row| row.unread_beside).is_some_and(|other| self.is_written(other));
+        let doc = row.map_or("", |row| row.doc);
+        let advice = if doc.is_empty() || is_replaced { "remove it" } else { doc };
         self.fault(Severity::Warning, format!("has no effect, as in ingress-nginx: {advice}"));
     }
 

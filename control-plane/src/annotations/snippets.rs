@@ -376,7 +376,9 @@ fn left_out(rest: &[tokens::Directive], place: SnippetContext) -> Option<String>
         .iter()
         .filter(|it| it.name() != "if" && (it.name() != "set" || !variables::sets_its_own(it)))
         // A variable that the authentication request sets may be used in the sign-in URL.
-        .filter(|it| place == SnippetContext::Auth || it.name() != "auth_request_set");
+        .filter(|it| place == SnippetContext::Auth || it.name() != "auth_request_set")
+        // Of those a hint was given.
+        .filter(|it| place != SnippetContext::Location || !hints::is_set_by_annotation(it));
     let names: BTreeSet<_> = named.map(variables::named).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     (!names.is_empty()).then(|| format!("{} left out", listed(&names)))

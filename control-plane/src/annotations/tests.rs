@@ -420,6 +420,36 @@ fn names_of_other_prefixes_are_noticed() {
     );
 }
 
+#[test]
+fn what_was_replaced_already_is_only_to_be_removed() {
+    let told = |configured: &[(&str, &str)]| {
+        let faults = all(configured).faults;
+        faults.into_iter().find(|it| it.field == field("secure-backends")).unwrap().reason
+    };
+    let alone = told(&[("secure-backends", "true")]);
+    assert!(alone.contains("is not encrypted"), "{alone}");
+    let both = told(&[("secure-backends", "true"), ("backend-protocol", "HTTPS")]);
+    assert_eq!(both, "has no effect, as in ingress-nginx: remove it");
+    assert_eq!(
+        all(&[("enable-owasp-modsecurity-crs", "true")]).faults[0].reason,
+        "unknown annotation, it has no effect: did you mean enable-owasp-core-rules?"
+    );
+}
+
+/// nginx refuses these twice in one location, so there is nothing to honour.
+#[test]
+fn directives_of_ingress_nginx_s_own_are_told_once_with_the_annotation() {
+    let told = all(&[("configuration-snippet", "proxy_read_timeout 5m; client_max_body_size 1g;")]).faults;
+    assert!(told.iter().all(|it| it.severity == Severity::Warning), "{told:?}");
+    let reasons: Vec<_> = told.iter().map(|it| it.reason.as_str()).collect();
+    let [size, read] = reasons[..] else { panic!("{reasons:?}") };
+    let (read, size) = if read.contains("proxy_read_timeout") { (read, size) } else { (size, read) };
+    assert!(read.contains("nginx refuses it") && read.contains("set proxy-read-timeout instead"), "{read}");
+    assert!(size.contains("set proxy-body-size instead"), "{size}");
+    let within = all(&[("configuration-snippet", "if ($arg_a) { proxy_read_timeout 5m; }")]).faults;
+    assert_eq!(within[0].severity, Severity::Unsupported, "{within:?}");
+}
+
 /// Text with several lines is rejected except for snippets; the trailing line break of a YAML block is just an invalid
 /// value.
 #[test]

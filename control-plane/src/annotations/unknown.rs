@@ -3,7 +3,7 @@
 use super::{PREFIX, table};
 
 /// What people write instead of an annotation's name.
-const SYNONYMS: [(&str, &str); 24] = [
+const SYNONYMS: [(&str, &str); 25] = [
     ("allow-source-range", "allowlist-source-range"),
     ("auth-headers", "auth-response-headers"),
     ("basic-auth", "auth-type"),
@@ -15,6 +15,7 @@ const SYNONYMS: [(&str, &str); 24] = [
     ("deny-all", "denylist-source-range"),
     ("deny-source-range", "denylist-source-range"),
     ("denylist", "denylist-source-range"),
+    ("enable-owasp-modsecurity-crs", "enable-owasp-core-rules"),
     ("ip-whitelist", "allowlist-source-range"),
     ("limit-burst", "limit-burst-multiplier"),
     ("max-body-size", "proxy-body-size"),

@@ -206,7 +206,10 @@ impl Compiled {
     ) {
         let text = taken(key, configured);
         match Status::of(key) {
-            None => self.fault(key, Severity::Warning, "unknown key, it has no effect"),
+            None => {
+                let hint = table::hint(key).map(|hint| format!(": {hint}")).unwrap_or_default();
+                self.fault(key, Severity::Warning, format!("unknown key, it has no effect{hint}"));
+            }
             Some(Status::Default(row)) => self.read_default(row, key, text, others.ask),
             Some(_) if text.trim().is_empty() => {}
             Some(Status::AllowedHeaders) => self.read_allowed_headers(key, text),

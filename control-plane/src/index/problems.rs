@@ -245,7 +245,11 @@ impl Index {
             let Some(state) = self.backends.get(key) else {
                 continue;
             };
-            faults.extend(state.port.fault(key, &field, claim.parsed.backend.service_upstream == Some(true)));
+            // An API server gives each Service an address, or says that it has none; manifests say neither.
+            let is_said =
+                || self.objects.service(&key.service).is_some_and(|it| !it.spec.cluster_ip.is_empty());
+            let by_address = claim.parsed.backend.service_upstream == Some(true) && is_said();
+            faults.extend(state.port.fault(key, &field, by_address));
             if let Some(decider) = state.decider().filter(|it| it.is_canary() && !claim.is_canary()) {
                 let reason = format!(
                     "canary Ingress {} came first and names this Service port too: ingress-nginx would not serve this path",

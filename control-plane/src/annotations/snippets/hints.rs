@@ -68,14 +68,14 @@ fn hint(directive: &Directive, place: SnippetContext) -> Option<String> {
         _ => {
             let annotation = annotation(name)?;
             match place {
-                SnippetContext::Location if name.starts_with("grpc_") => None,
+                SnippetContext::Location if !is_set_by_annotation(directive) => None,
                 SnippetContext::Server => Some(format!(
                     "{name} has no effect in a server-snippet, as in ingress-nginx, where each location sets it itself: set \
                      {annotation}, as an annotation or in the ConfigMap"
                 )),
                 SnippetContext::Location => Some(format!(
-                    "{name}: set {annotation} instead, as an annotation or in the ConfigMap; nginx refuses a second {name} \
-                     beside that of ingress-nginx"
+                    "{name} is left out, and nginx refuses it beside that of ingress-nginx: set {annotation} instead, as an \
+                     annotation or in the ConfigMap"
                 )),
                 SnippetContext::Auth => None,
             }
@@ -112,6 +112,12 @@ pub(super) fn switched_off(directive: &str) -> Option<&'static str> {
         "proxy_redirect" => Some("proxy-redirect-from"),
         _ => None,
     }
+}
+
+/// Whether nginx refuses a directive in a location of ingress-nginx, which has one of that name already.
+pub(super) fn is_set_by_annotation(directive: &Directive) -> bool {
+    let name = directive.name();
+    directive.depth == 0 && !directive.is_block && !name.starts_with("grpc_") && annotation(name).is_some()
 }
 
 /// The annotation that sets what each location of ingress-nginx sets by this directive, so that one of the server has no

@@ -49,6 +49,21 @@ pub(crate) const STRICT_PATHS: &str = "strict-validate-path-type";
 /// `proxy-ssl-location-only`.
 pub(crate) const LOCATION_ONLY: &str = "proxy-ssl-location-only";
 
+/// What to write instead of keys that never existed: names of nginx' directives, mostly.
+pub(super) fn hint(key: &str) -> Option<&'static str> {
+    let key = key.to_ascii_lowercase().replace('_', "-");
+    let (_, hint) = HINTS.iter().find(|(name, _)| *name == key)?;
+    Some(hint)
+}
+
+const HINTS: [(&str, &str); 5] = [
+    ("access-log-off", "set disable-access-log to true"),
+    ("client-max-body-size", "set proxy-body-size"),
+    ("limit-req-zone-variable", "limits count the addresses of clients"),
+    ("real-ip-header", "set forwarded-for-header, with enable-real-ip or use-forwarded-headers"),
+    ("set-real-ip-from", "set proxy-real-ip-cidr, with enable-real-ip or use-forwarded-headers"),
+];
+
 impl Status {
     /// The row of a key; `None`: it never existed. Keys are compared without regard to case (ingress-nginx).
     pub fn of(key: &str) -> Option<Self> {

@@ -34,6 +34,24 @@ fn redirects_are_honoured_in_any_case_of_the_key() {
     assert_eq!(faults.len(), 1);
 }
 
+#[test]
+fn what_people_write_instead_of_a_key_is_told() {
+    for (key, meant) in [
+        ("client-max-body-size", "proxy-body-size"),
+        ("real_ip_header", "forwarded-for-header"),
+        ("Set-Real-IP-From", "proxy-real-ip-cidr"),
+        ("access-log-off", "disable-access-log"),
+        ("limit-req-zone-variable", "addresses"),
+    ] {
+        let (_, faults) = compiled(&[(key, "x")]);
+        let reason = &faults[0].reason;
+        assert!(reason.starts_with("unknown key, it has no effect: ") && reason.contains(meant), "{reason}");
+    }
+    assert_eq!(compiled(&[("of-tomorrow", "x")]).1[0].reason, "unknown key, it has no effect");
+    let known = |text: &str| table::ROWS.iter().any(|(key, _)| *key == text);
+    assert!(["client-max-body-size", "real-ip-header", "access-log-off"].iter().all(|key| !known(key)));
+}
+
 /// Nobody is trusted, and no location is spared, where that is said.
 #[test]
 fn an_empty_list_takes_the_place_of_its_default() {

@@ -240,6 +240,9 @@ fn a_service_without_an_address_is_said() {
     assert_eq!(world.problems(ObjectKind::Ingress, "web"), [field]);
     world.apply(web());
     assert_eq!(world.problems(ObjectKind::Ingress, "web"), Vec::<String>::new());
+    // As in manifests: an API server gives it one.
+    world.events([applied(service("echo")), applied(web().annotation("service-upstream", "true"))]);
+    assert_eq!(world.problems(ObjectKind::Ingress, "web"), Vec::<String>::new());
 }
 
 #[test]
