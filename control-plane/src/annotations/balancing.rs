@@ -5,33 +5,24 @@ use shared::template::{Template, Variable};
 
 use super::draft::Draft;
 use super::row::{Bad, Effect, Empty, Risk, Row, Scope, Spec};
-use super::value::{self, BOOL, Grammar, VARIABLES, one_of, trimmed};
+use super::value::{self, BOOL, Grammar, VARIABLES, one_of};
 use super::{Severity, shown};
 
 /// `load-balance`.
 pub(crate) static LOAD_BALANCE: Row = Row {
     name: "load-balance",
     scope: Scope::Backend,
-    value: &Spec(ALGORITHMS, Effect::Sets(load_balance)),
+    value: &Spec(
+        one_of!("round_robin" | "chash" | "chashsubset" | "sticky_balanced" | "sticky_persistent" | "ewma"),
+        Effect::Sets(load_balance),
+    ),
     bad: Bad::Reject,
     on_canary: true,
     default: "round_robin",
-    doc: "How endpoints are chosen; `least_conn` and `ip_hash` are `round_robin`, as before ingress-nginx 1.12, which refuses them",
+    doc: "How endpoints are chosen",
     harmless: true,
     ..Row::NEW
 };
-
-/// Those of ingress-nginx, and those of nginx that many Ingresses still name.
-const ALGORITHMS: Grammar<&'static str> = Grammar {
-    read: |text| (KNOWN.read)(text).or_else(|| OF_NGINX.into_iter().find(|it| *it == trimmed(text))),
-    ..KNOWN
-};
-
-const KNOWN: Grammar<&'static str> =
-    one_of!("round_robin" | "chash" | "chashsubset" | "sticky_balanced" | "sticky_persistent" | "ewma");
-
-/// Until 1.11 `balancer.lua` took each name that it did not know for `round_robin`; since 1.12 they are invalid.
-const OF_NGINX: [&str; 2] = ["ip_hash", "least_conn"];
 
 /// `load-balance` of the ConfigMap. A name that ingress-nginx does not know means `round_robin` there (`balancer.lua`);
 /// with a name that needs further settings, such as `chash`, ingress-nginx serves no requests.
@@ -64,16 +55,6 @@ fn load_balance(to: &mut Draft<'_>, name: &'static str) {
     };
     if let Some(needed) = needed.filter(|needed| !to.is_on(needed)) {
         to.fault(Severity::Rejected, format!("expected the annotation {needed} beside {name}"));
-    }
-    if OF_NGINX.contains(&name) {
-        let instead = match name {
-            "ip_hash" => "upstream-hash-by: $remote_addr sends each client to one endpoint",
-            _ => "ewma prefers endpoints that answer fast",
-        };
-        to.fault(
-            Severity::Warning,
-            format!("{name} is no algorithm of ingress-nginx, which refuses the Ingress since 1.12: round_robin is used, as before ({instead})"),
-        );
     }
     let load_balance = if name == "ewma" { LoadBalance::Ewma } else { LoadBalance::RoundRobin };
     to.backend.load_balance = Some(load_balance.into());
@@ -323,19 +304,8 @@ mod tests {
             load_balance(&[("load-balance", "sticky_balanced"), ("canary", "true")]),
             LoadBalance::RoundRobin
         );
-        for name in ["random", "Ewma", "ew ma", "Least_conn"] {
+        for name in ["least_conn", "random", "Ewma", "ew ma"] {
             assert_eq!(severities(&[("load-balance", name)]), [Rejected], "{name}");
-        }
-    }
-
-    #[test]
-    fn algorithms_of_nginx_are_round_robin() {
-        for (name, instead) in [("least_conn", "ewma"), ("ip_hash ", "upstream-hash-by: $remote_addr")] {
-            let it = parsed(&[("load-balance", name), ("upstream-hash-by", "$uri")]);
-            assert_eq!(it.backend.load_balance, Some(LoadBalance::RoundRobin.into()), "{name}");
-            assert_eq!(it.backend.hash_by.as_deref(), Some("$uri"), "{name}");
-            let [fault] = &it.faults[..] else { panic!("{:?}", it.faults) };
-            assert!(fault.severity == Warning && fault.reason.contains(instead), "{fault:?}");
         }
     }
 

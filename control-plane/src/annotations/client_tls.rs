@@ -134,12 +134,12 @@ pub(super) fn known(to: &mut Draft<'_>, text: &str) -> Option<NumberList> {
     Some(NumberList { values })
 }
 
-/// The syntax of OpenSSL's cipher lists. Commas separate them, too, and nothing but ingress-nginx' own check refuses them.
+/// The syntax of OpenSSL's cipher lists.
 pub(super) const CIPHERS: Grammar<String> = Grammar {
     words: "an OpenSSL list of ciphers with colons between them",
-    read: |text| text.chars().all(|c| is_of_ciphers(c) || c == ',').then(|| text.trim().to_owned()),
-    good: &["HIGH:!aNULL", "ECDHE-RSA-AES128-GCM-SHA256", "AES128,AES256"],
-    bad: &["HIGH;x", "a{b"],
+    read: |text| text.chars().all(is_of_ciphers).then(|| text.trim().to_owned()),
+    good: &["HIGH:!aNULL", "ECDHE-RSA-AES128-GCM-SHA256"],
+    bad: &["HIGH;x", "HIGH,x", "a{b"],
 };
 
 /// The same for the ConfigMap, which is not checked in ingress-nginx: with all separators of OpenSSL.

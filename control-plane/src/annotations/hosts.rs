@@ -24,18 +24,9 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "ssl-ciphers",
         scope: Scope::Host,
-        value: &Spec(
-            CIPHERS,
-            Effect::Sets(|to, it| {
-                if it.contains(',') {
-                    let reason = "ingress-nginx refuses the Ingress for the commas since 1.12: they are read as colons, as before";
-                    to.fault(Severity::Warning, reason);
-                }
-                to.host.ssl_ciphers = client_tls::known(to, &it);
-            }),
-        ),
+        value: &Spec(CIPHERS, Effect::Sets(|to, it| to.host.ssl_ciphers = client_tls::known(to, &it))),
         bad: Bad::Reject,
-        doc: "Ciphers of TLS 1.2, in OpenSSL's words; only those with forward secrecy are known. Commas between them, which ingress-nginx refuses since 1.12, are read as colons, as before",
+        doc: "Ciphers of TLS 1.2, in OpenSSL's words; only those with forward secrecy are known",
         ..Row::NEW
     },
     &Row {
@@ -150,25 +141,6 @@ mod tests {
     use super::super::{PREFIX, read};
     use super::patterns::size;
     use super::{AUTOMATONS, MOST_PATTERNS};
-    use crate::problem::Severity;
-
-    /// OpenSSL takes both, and so did ingress-nginx before 1.12.
-    #[test]
-    fn commas_between_ciphers_are_colons() {
-        let of = |text: &str| {
-            let annotations = [(format!("{PREFIX}ssl-ciphers"), text.to_owned())].into();
-            let parsed = read(&ObjectName::new("default", "web"), &annotations);
-            (parsed.serving.host.ssl_ciphers.unwrap_or_default().values, parsed.faults)
-        };
-        let (colons, commas) =
-            ("ECDHE-RSA-AES128-GCM-SHA256:CHACHA20", "ECDHE-RSA-AES128-GCM-SHA256,CHACHA20");
-        assert_eq!((of(commas).0.len(), of(commas).0), (3, of(colons).0));
-        assert_eq!(of(colons).1, []);
-        let faults = of(commas).1;
-        let [told] = &faults[..] else { panic!("{faults:?}") };
-        assert!(told.severity == Severity::Warning && told.reason.contains("since 1.12"), "{told:?}");
-        assert_eq!(of("HIGH;x").1[0].severity, Severity::Rejected);
-    }
 
     /// The aliases that a value results in, and the number of faults.
     fn aliases(text: &str) -> (Vec<String>, usize) {
