@@ -1,12 +1,47 @@
-//! Finds HTTP/2 frame headers in a byte stream.
+//! What all who read or write HTTP/2 frames know of them, and a finder of their headers in a byte stream.
 //!
 //! **Invariant:** however the bytes are split, the same frames are seen.
 
 /// Length of a frame's header.
 pub(crate) const HEADER: usize = 9;
 
-/// Length of the client's connection preface (RFC 9113 section 3.4).
-pub(crate) const PREFACE: u64 = 24;
+/// How every client begins (RFC 9113 section 3.4).
+pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The longest payload where nothing else was agreed on, which nobody may refuse (RFC 9113 section 4.2).
+pub(crate) const LONGEST: usize = 16_384;
+
+/// Maximum number of bytes that are held of fields split over several frames, as a multiple of the maximum header list
+/// size, and the minimum that is assumed for that size: about as much as h2 accepts. Huffman's code may be longer than the
+/// text, and what is beyond the limit has to be read before it can be answered.
+const LISTS: usize = 2;
+const LIST: u32 = 64 * 1024;
+
+// Flags (RFC 9113 section 6).
+pub(crate) const ACK: u8 = 0x01;
+pub(crate) const END_STREAM: u8 = 0x01;
+pub(crate) const END_HEADERS: u8 = 0x04;
+pub(crate) const PADDED: u8 = 0x08;
+pub(crate) const PRIORITY: u8 = 0x20;
+
+/// Whether the bytes are the preface; `None` while they may still become it.
+pub(crate) fn preface(bytes: &[u8]) -> Option<bool> {
+    let some = bytes.len().min(PREFACE.len());
+    if bytes[..some] != PREFACE[..some] {
+        return Some(false);
+    }
+    (some == PREFACE.len()).then_some(true)
+}
+
+/// A number of 31 bits, as those of streams and of windows are: the first bit is reserved.
+pub(crate) fn number(octets: [u8; 4]) -> u32 {
+    u32::from_be_bytes(octets) & 0x7fff_ffff
+}
+
+/// Maximum number of bytes that are held of split fields, with header lists of this size.
+pub(crate) fn most_split(list: u32) -> usize {
+    LISTS * list.max(LIST) as usize
+}
 
 /// The type of a frame, as far as it matters here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +72,6 @@ pub(crate) struct Frame {
 impl Frame {
     /// Whether it carries no data and does not end its stream.
     pub(crate) fn is_empty(&self) -> bool {
-        const END_STREAM: u8 = 1;
         self.length == 0 && !(self.flags & END_STREAM != 0 && matches!(self.kind, Kind::Data))
     }
 
@@ -61,8 +95,7 @@ impl Frame {
             9 => Kind::Continuation,
             _ => Kind::Other,
         };
-        let stream = u32::from_be_bytes([d, e, f, g]) & 0x7fff_ffff;
-        Self { length: u32::from_be_bytes([0, a, b, c]), kind, flags, stream }
+        Self { length: u32::from_be_bytes([0, a, b, c]), kind, flags, stream: number([d, e, f, g]) }
     }
 }
 
@@ -86,7 +119,7 @@ impl<const FIRST: usize> Default for Cursor<FIRST> {
 impl<const FIRST: usize> Cursor<FIRST> {
     /// At the beginning of a client's stream.
     pub(crate) fn of_client() -> Self {
-        Self { skip: PREFACE, ..Self::default() }
+        Self { skip: PREFACE.len() as u64, ..Self::default() }
     }
 
     /// Consumes bytes, and reports each frame whose header is complete, with the first bytes of its payload (zeros if

@@ -27,9 +27,6 @@ mod settings;
 mod stream;
 mod windows;
 
-/// The longest payload that we accept, and send: no peer may refuse it (RFC 9113 section 4.2).
-const LONGEST: usize = 16_384;
-
 /// The window of a stream, and of a connection, before anything is said about it.
 const FIRST_WINDOW: u32 = 65_535;
 

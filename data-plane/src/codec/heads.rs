@@ -7,25 +7,14 @@
 
 use std::ops::Range;
 
-use super::frame::{Frame, HEADER, Kind, PREFACE};
+use super::frame::{
+    END_HEADERS, Frame, HEADER, Kind, LONGEST, PADDED, PREFACE, PRIORITY, most_split, number,
+};
 use super::hpack::{BlockFindings, Fault, Fields, Outcome, Target};
-
-/// The longest payload that h2 accepts.
-const LONGEST: u32 = 16_384;
 
 /// The position of a frame's type, and an unknown type, which every peer ignores (RFC 9113 section 4.1).
 const KIND: usize = 3;
 const UNKNOWN: u8 = 0xf0;
-
-/// Maximum number of bytes that are held of a field split over several frames, as a multiple of the maximum header list
-/// size, and the minimum that is assumed for that size: about as much as h2 accepts.
-const LISTS: usize = 2;
-const LIST: u32 = 64 * 1024;
-
-/// Flags of HEADERS and CONTINUATION (RFC 9113 section 6.2).
-const END_HEADERS: u8 = 0x04;
-const PADDED: u8 = 0x08;
-const PRIORITY: u8 = 0x20;
 
 /// What is reported before it is passed on.
 #[derive(Debug)]
@@ -93,13 +82,13 @@ impl Heads {
     pub(crate) fn new(is_client: bool, list: u32) -> Self {
         let looking = Looking {
             fields: Fields::default(),
-            skip: if is_client { PREFACE } else { 0 },
+            skip: if is_client { PREFACE.len() as u64 } else { 0 },
             at: 0,
             is_told: false,
             open: None,
             is_broken: false,
         };
-        let most = LISTS * (list.max(LIST) as usize);
+        let most = most_split(list);
         Self { looking, held: Vec::new(), ready: 0, gone: 0, most }
     }
 
@@ -188,7 +177,7 @@ impl Looking {
             }
             let end = self.at + whole;
             // Of an oversized frame h2 reads only the header.
-            if frame.length <= LONGEST {
+            if frame.length as usize <= LONGEST {
                 if end > bytes.len() {
                     break;
                 }
@@ -296,7 +285,7 @@ fn fields(frame: Frame, payload: &mut [u8]) -> Result<(Range<usize>, Option<Faul
     }
     if frame.flags & PRIORITY != 0 {
         let on = payload.get_mut(begin..).and_then(|rest| rest.first_chunk_mut()).ok_or(Broken)?;
-        if u32::from_be_bytes(*on) & 0x7fff_ffff == frame.stream {
+        if number(*on) == frame.stream {
             *on = [0; 4];
             fault = Some(Fault::Malformed);
         }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::codec::frame::{Cursor, Frame, Kind};
+use crate::codec::frame::{Cursor, Frame, Kind, number};
 use crate::local::timer::Timers;
 
 /// Streams that we may reset per period; after that the connection accepts no more calls. Netty closes a connection
@@ -128,7 +128,7 @@ impl WireStats {
             }
             Kind::Continuation => self.fields(frame),
             Kind::WindowUpdate if frame.stream == 0 => {
-                self.moved(i64::from(u32::from_be_bytes(first) & 0x7fff_ffff));
+                self.moved(i64::from(number(first)));
             }
             _ => {}
         }

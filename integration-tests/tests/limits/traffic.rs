@@ -529,12 +529,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "header fields split over several HTTP/2 frames",
-        &[
-            "codec::heads::LISTS",
-            "codec::heads::LIST",
-            "codec::h2::connection::receive::LISTS",
-            "codec::h2::connection::receive::LIST",
-        ],
+        &["codec::frame::LISTS", "codec::frame::LIST"],
         &["no_more_is_held_than_h2_would_take", "blocks_of_several_frames"],
     ),
     Row(

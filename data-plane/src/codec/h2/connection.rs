@@ -8,10 +8,11 @@ use std::time::Instant;
 use bytes::BytesMut;
 
 use super::frames::{Abuse, Frames};
-use super::outgoing::{ACK, Outgoing, PING, SETTINGS, SLICES};
+use super::outgoing::{Outgoing, PING, SETTINGS, SLICES};
 use super::stream::Stream;
 use super::windows::{RecvWindow, SendWindow};
 use super::{FIRST_WINDOW, Reason, settings};
+use crate::codec::frame::ACK;
 use crate::codec::hpack::decode::Decoder;
 use crate::codec::hpack::encode;
 use receive::Incoming;

@@ -8,8 +8,8 @@ use std::io::IoSlice;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
-use super::{LONGEST, Reason, settings};
-use crate::codec::frame::HEADER;
+use super::{Reason, settings};
+use crate::codec::frame::{END_HEADERS, END_STREAM, HEADER, LONGEST};
 
 /// Maximum number of slices at a time.
 pub(crate) const SLICES: usize = 16;
@@ -21,7 +21,7 @@ const COPIED: usize = 1024;
 /// read the answers to what it sends.
 const CONTROL: usize = 4 * 1024;
 
-// Types and flags of frames.
+// Types of frames.
 pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
 pub(super) const RST_STREAM: u8 = 3;
@@ -30,9 +30,6 @@ pub(super) const PING: u8 = 6;
 pub(super) const GOAWAY: u8 = 7;
 pub(super) const WINDOW_UPDATE: u8 = 8;
 pub(super) const CONTINUATION: u8 = 9;
-pub(super) const ACK: u8 = 1;
-pub(super) const END_STREAM: u8 = 1;
-pub(super) const END_HEADERS: u8 = 4;
 
 /// The frames to be written.
 #[derive(Debug, Default)]

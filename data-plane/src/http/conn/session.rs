@@ -13,6 +13,7 @@ use super::answer::{self, After, Cut};
 use super::client_body::{ClientBody, Unread};
 use super::discard::discard;
 use super::silent::Silent;
+use crate::codec::frame::preface;
 use crate::codec::guard::{HeadError, Limits as HeadLimits};
 use crate::codec::h1::{Client, RequestReader};
 use crate::codec::head::{RequestHead, Version};
@@ -28,9 +29,6 @@ use crate::local::boxed::boxed;
 use crate::local::quota::{Quota, Share};
 use crate::local::timer::{SILENCE, Timer};
 use crate::table::policy::clients::Clients;
-
-/// The connection preface of an HTTP/2 client with prior knowledge (RFC 9113 section 3.4).
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Capacity in bytes up to which the buffer of a head that is still arriving is not counted.
 const UNCOUNTED: usize = 4 * 1024;
@@ -454,15 +452,6 @@ fn goes_on(server: &Server, served: u32) -> bool {
     let settings = server.clients();
     let most = settings.requests.unwrap_or(server.local.limits.requests);
     settings.keeps() && usize::try_from(served).is_ok_and(|served| served < most)
-}
-
-/// Whether the bytes are the HTTP/2 preface; `None` while they may still become it.
-fn preface(bytes: &[u8]) -> Option<bool> {
-    let some = bytes.len().min(PREFACE.len());
-    if bytes[..some] != PREFACE[..some] {
-        return Some(false);
-    }
-    (some == PREFACE.len()).then_some(true)
 }
 
 #[cfg(test)]

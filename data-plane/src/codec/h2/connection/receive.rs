@@ -5,27 +5,14 @@ use std::time::Instant;
 use bytes::{Buf as _, BytesMut};
 
 use super::{Connection, FORGOTTEN, GOODBYE, Leaving, Opened, Table};
-use crate::codec::frame::{Frame, HEADER, Kind};
+use crate::codec::frame::{
+    ACK, END_HEADERS, END_STREAM, Frame, HEADER, Kind, LONGEST, PADDED, PREFACE, PRIORITY, most_split,
+    number, preface,
+};
 use crate::codec::h2::stream::Stream;
-use crate::codec::h2::{LONGEST, Reason, settings};
+use crate::codec::h2::{Reason, settings};
 use crate::codec::hpack::block::FieldBlock;
 use crate::codec::hpack::encode;
-
-/// How every client begins (RFC 9113 section 3.4).
-const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// Maximum number of bytes of a field block that comes in several frames, as a multiple of the maximum size of its list,
-/// and the minimum that is assumed for that: Huffman's code may be longer than the text, and what is beyond the limit
-/// has to be read before it can be answered 431.
-const LISTS: usize = 2;
-const LIST: u32 = 64 * 1024;
-
-// Flags.
-const ACK: u8 = 1;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
-const PADDED: u8 = 8;
-const PRIORITY: u8 = 0x20;
 
 /// The status of a request with too many fields, or too long ones.
 const TOO_LARGE: u16 = 431;
@@ -122,14 +109,11 @@ impl Connection {
                 continue;
             }
             if self.incoming.stage == Stage::Preface {
-                let some = input.len().min(PREFACE.len());
-                if input[..some] != PREFACE[..some] {
-                    return Err(Reason::PROTOCOL_ERROR);
+                match preface(input) {
+                    Some(true) => input.advance(PREFACE.len()),
+                    Some(false) => return Err(Reason::PROTOCOL_ERROR),
+                    None => return Ok(None),
                 }
-                if some < PREFACE.len() {
-                    return Ok(None);
-                }
-                input.advance(some);
                 self.incoming.stage = Stage::Settings;
             }
             let Some(header) = input.first_chunk::<HEADER>() else { return Ok(None) };
@@ -270,7 +254,7 @@ impl Connection {
             Kind::Priority => {
                 let reason = match payload.first_chunk::<4>() {
                     Some(on) if payload.len() == 5 => {
-                        (u32::from_be_bytes(*on) << 1 >> 1 == stream).then_some(Reason::PROTOCOL_ERROR)
+                        (number(*on) == stream).then_some(Reason::PROTOCOL_ERROR)
                     }
                     _ => Some(Reason::FRAME_SIZE_ERROR),
                 };
@@ -311,10 +295,9 @@ impl Connection {
             Kind::Goaway if stream != 0 => return Err(Reason::PROTOCOL_ERROR),
             Kind::Goaway if payload.len() < 8 => return Err(Reason::FRAME_SIZE_ERROR),
             Kind::WindowUpdate => {
-                let Ok(by) = payload.try_into().map(u32::from_be_bytes) else {
+                let Ok(by) = payload.try_into().map(number) else {
                     return Err(Reason::FRAME_SIZE_ERROR);
                 };
-                let by = by & (u32::MAX >> 1);
                 if self.is_idle(stream) || stream == 0 && by == 0 {
                     return Err(Reason::PROTOCOL_ERROR);
                 }
@@ -345,7 +328,7 @@ impl Connection {
         let mut is_malformed = false;
         if frame.flags & PRIORITY != 0 {
             let (on, behind) = rest.split_at_checked(5).ok_or(Reason::FRAME_SIZE_ERROR)?;
-            is_malformed = u32::from_be_bytes([on[0], on[1], on[2], on[3]]) << 1 >> 1 == stream;
+            is_malformed = number([on[0], on[1], on[2], on[3]]) == stream;
             rest = behind;
         }
         let length = rest.len().checked_sub(padding).ok_or(Reason::PROTOCOL_ERROR)?;
@@ -363,7 +346,7 @@ impl Connection {
         payload: &[u8],
         fields: &mut FieldBlock,
     ) -> Result<Option<Opened>, Reason> {
-        let most = LISTS * self.limits.list.max(LIST) as usize;
+        let most = most_split(self.limits.list);
         let Some(block) = &mut self.incoming.block else { return Err(Reason::PROTOCOL_ERROR) };
         if block.bytes.len() + payload.len() > most {
             return Err(Reason::ENHANCE_YOUR_CALM);
