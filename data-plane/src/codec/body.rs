@@ -8,6 +8,10 @@ use tokio::net::TcpStream;
 
 use super::error::ProxyError;
 
+pub(crate) use backlog::Backlog;
+
+mod backlog;
+
 /// Pieces of a body in order.
 pub(crate) type Pieces = SmallVec<[Bytes; 4]>;
 

@@ -5,7 +5,7 @@
 //! latter give it is ordered at once: what may be sent at all fits in the windows, so that no stream has a queue.
 //!
 //! ```text
-//! frames, windows, outgoing, body  ◀─  stream  ◀─  connection (receive, send)
+//! frames, windows, outgoing  ◀─  stream  ◀─  connection (receive, send)
 //! ```
 //!
 //! **Invariant:** an idle connection holds the peer's table of fields and no buffer, and however the bytes that come are
@@ -19,7 +19,6 @@ pub(crate) use connection::{Connection, Limits, Opened, wanted};
 pub(crate) use outgoing::SLICES;
 pub(crate) use stream::Cut;
 
-mod body;
 mod connection;
 mod frames;
 mod outgoing;

@@ -12,19 +12,18 @@
 //! **Invariant:** h2 holds no more than [`Inflow::allowed`] small frames at a time.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::future::Future as _;
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes};
 use h2::RecvStream;
 use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
 
-use crate::codec::body::JOINED;
+use crate::codec::body::Backlog;
 
 /// Maximum number of small frames that a connection may have inside h2: some initially, one more for each 25 bytes
 /// received, and a limit for all of them. A frame takes some 250 bytes there, which is ten bytes for each byte sent.
@@ -65,9 +64,7 @@ struct Body {
 /// What was taken out of h2.
 #[derive(Debug, Default)]
 struct Gathered {
-    pieces: VecDeque<Bytes>,
-    /// Small pieces after those, joined.
-    several: BytesMut,
+    pieces: Backlog,
     /// How the body ended, after all of that.
     end: Option<Result<(), h2::Error>>,
 }
@@ -138,7 +135,7 @@ impl Body {
             && let Poll::Ready(came) = self.stream.borrow_mut().poll_data(cx)
         {
             match came {
-                Some(Ok(piece)) => gathered.push(piece),
+                Some(Ok(piece)) => gathered.pieces.push(piece),
                 Some(Err(error)) => gathered.end = Some(Err(error)),
                 None => gathered.end = Some(Ok(())),
             }
@@ -151,37 +148,11 @@ impl Body {
     }
 }
 
-impl Gathered {
-    fn push(&mut self, piece: Bytes) {
-        if piece.len() >= JOINED || self.several.len() + piece.len() > JOINED {
-            self.close();
-        }
-        if piece.len() >= JOINED {
-            self.pieces.push_back(piece);
-        } else {
-            self.several.extend_from_slice(&piece);
-        }
-    }
-
-    fn close(&mut self) {
-        if !self.several.is_empty() {
-            self.pieces.push_back(std::mem::take(&mut self.several).freeze());
-        }
-    }
-
-    fn pop(&mut self) -> Option<Bytes> {
-        if self.pieces.is_empty() {
-            self.close();
-        }
-        self.pieces.pop_front()
-    }
-}
-
 impl Incoming {
     /// The next piece, or the end.
     pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
         let mut gathered = self.body.gathered.borrow_mut();
-        if let Some(piece) = gathered.pop() {
+        if let Some(piece) = gathered.pieces.pop() {
             return Poll::Ready(Some(Ok(piece)));
         }
         match gathered.end.take() {
@@ -216,9 +187,7 @@ impl Incoming {
 
     /// Whether nothing is left of it.
     pub(crate) fn is_end_stream(&self) -> bool {
-        let gathered = self.body.gathered.borrow();
-        let is_gathered = !gathered.pieces.is_empty() || !gathered.several.is_empty();
-        !is_gathered && self.body.stream.borrow().is_end_stream()
+        self.body.gathered.borrow().pieces.is_empty() && self.body.stream.borrow().is_end_stream()
     }
 
     /// Opens the window for as many bytes as were taken.
@@ -241,7 +210,6 @@ impl Drop for Incoming {
 mod tests {
     use std::mem::MaybeUninit;
 
-    use proptest::prelude::*;
     use tokio::io::{AsyncWriteExt as _, duplex};
 
     use super::*;
@@ -276,28 +244,5 @@ mod tests {
         assert!(!inflow.is_full());
         inflow.read(1 << 30, MOST / 2);
         assert!(inflow.is_full(), "and no more than that");
-    }
-
-    proptest! {
-        /// However much is collected and taken, the bytes are the same, and small pieces are joined.
-        #[test]
-        fn what_is_gathered_is_in_order(steps in prop::collection::vec((any::<bool>(), 1_usize..2 * JOINED), 0..40)) {
-            let (mut gathered, mut given, mut taken, mut pieces) = (Gathered::default(), vec![], vec![], 0);
-            for (number, (takes, length)) in steps.into_iter().enumerate() {
-                let length = if length < JOINED { length % 300 + 1 } else { length };
-                let piece = vec![number as u8; length];
-                given.extend_from_slice(&piece);
-                gathered.push(piece.into());
-                prop_assert!(gathered.pieces.iter().filter(|piece| piece.len() < JOINED).count() <= pieces / 2 + 1);
-                pieces += 1;
-                if takes {
-                    taken.extend(gathered.pop().unwrap());
-                }
-            }
-            while let Some(piece) = gathered.pop() {
-                taken.extend(piece);
-            }
-            prop_assert_eq!(taken, given);
-        }
     }
 }

@@ -3,8 +3,8 @@
 use std::task::{Context, Poll, Waker};
 
 use super::Reason;
-use super::body::Body;
 use super::windows::{RecvWindow, SendWindow};
+use crate::codec::body::Backlog;
 
 /// Why there is no more of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,7 +20,7 @@ pub(crate) enum Cut {
 pub(super) struct Stream {
     pub(super) send: SendWindow,
     pub(super) recv: RecvWindow,
-    pub(super) body: Body,
+    pub(super) body: Backlog,
     /// What its request's content-length says is still to come.
     pub(super) declared: Option<u64>,
     /// Whether all of its request has come.
@@ -49,7 +49,7 @@ impl Stream {
         Self {
             send: SendWindow::new(send),
             recv: RecvWindow::of_stream(recv),
-            body: Body::default(),
+            body: Backlog::default(),
             declared: None,
             has_come,
             is_malformed: false,
@@ -109,7 +109,7 @@ impl Stream {
     /// There is no more of it in either direction.
     pub(super) fn cut(&mut self) {
         self.is_cut = true;
-        self.body = Body::default();
+        self.body = Backlog::default();
         self.wake_reader();
         self.wake_writer();
     }

@@ -220,7 +220,7 @@ impl Connection {
         if it.is_unwanted || some == 0 {
             input.advance(some);
         } else {
-            it.body.push(input, some);
+            it.body.take_from(input, some);
             it.wake_reader();
         }
         if is_last && data.is_end {
