@@ -18,6 +18,7 @@ pub(crate) use fields::Fields;
 pub(crate) use fields::Lines;
 pub(crate) use fields::Span;
 pub(crate) use fields::put_field;
+pub(crate) use framing::{DIGITS, digits_of};
 pub(crate) use name::{FieldName, Known, OfVariable};
 pub(crate) use request::RequestHead;
 pub(crate) use request::RequestParts;

@@ -7,7 +7,7 @@ use bytes::BufMut;
 
 use super::body::BodyError;
 use crate::codec::fcgi;
-use crate::codec::head::{Framing, Known, RequestHead, ResponseHead, Version, put_field};
+use crate::codec::head::{DIGITS, Framing, Known, RequestHead, ResponseHead, Version, digits_of, put_field};
 
 /// The interim response that asks a client for its body.
 pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -134,8 +134,8 @@ fn put_framing(out: &mut impl BufMut, framing: Framing) {
         Framing::Chunked => out.put_slice(b"Transfer-Encoding: chunked\r\n"),
         Framing::Length(length) => {
             out.put_slice(b"Content-Length: ");
-            let mut digits = [0u8; 20];
-            out.put_slice(decimal(length, &mut digits));
+            let mut digits = [0; DIGITS];
+            out.put_slice(digits_of(length, &mut digits));
             out.put_slice(b"\r\n");
         }
     }
@@ -157,18 +157,6 @@ fn put_target(out: &mut impl BufMut, target: &[u8]) {
 }
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
-
-fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &digits[at..];
-        }
-    }
-}
 
 /// The framing around a body piece: a chunk's size, or nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

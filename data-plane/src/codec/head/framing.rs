@@ -66,6 +66,22 @@ fn decimal(value: &[u8]) -> Option<u64> {
     (number <= i64::MAX as u64).then_some(number)
 }
 
+/// The most digits of a number.
+pub(crate) const DIGITS: usize = 20;
+
+/// The text of a number, without an allocation.
+pub(crate) fn digits_of(mut number: u64, digits: &mut [u8; DIGITS]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[at..];
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

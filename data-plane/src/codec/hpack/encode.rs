@@ -12,13 +12,10 @@
 use bytes::{BufMut, BytesMut};
 
 use super::fixed::{COUNT, ROWS};
-use crate::codec::head::Known;
+use crate::codec::head::{DIGITS, Known, digits_of};
 
 /// The most that is written beside a name and a value: the index, and two lengths.
 const BESIDE: usize = 12;
-
-/// The most digits of a number.
-const DIGITS: usize = 20;
 
 /// The index of `:status`, and of its values in the static table.
 const STATUS: u8 = 8;
@@ -78,16 +75,7 @@ pub(crate) fn field(out: &mut BytesMut, known: Known, name: &[u8], value: &[u8])
 
 /// Adds a field whose value is a number.
 pub(crate) fn number(out: &mut BytesMut, known: Known, number: u64) {
-    let (mut digits, mut begin, mut rest) = ([0; DIGITS], DIGITS, number);
-    loop {
-        begin -= 1;
-        digits[begin] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    field(out, known, known.as_str().as_bytes(), &digits[begin..]);
+    field(out, known, known.as_str().as_bytes(), digits_of(number, &mut [0; DIGITS]));
 }
 
 /// The index of a name in the static table; zero if it is not there.

@@ -5,13 +5,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::block::ENTRY;
+use super::entries::MOST;
 use super::fixed::FIXED;
-
-/// Default table size in bytes, which we do not change (RFC 9113 section 6.5.2).
-const MOST: usize = 4_096;
-
-/// The overhead of an entry in addition to its text.
-const ENTRY: usize = 32;
 
 /// The kind of a name, as far as it determines which values are allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
