@@ -141,8 +141,8 @@ impl RequestHead {
         Ok(())
     }
 
-    /// Creates the head of an HTTP/2 request from `:method`, `:path`, `:authority`, the other fields in order, and
-    /// whether the stream ended with them.
+    /// Creates the head of an HTTP/2 request from `:method`, `:path`, `:authority`, the other fields in order with their
+    /// names recognised, and whether the stream ended with them.
     ///
     /// A field may be as long as a line in HTTP/1.1, and all of them as long as a head; `:authority` has the usual
     /// fixed limit, because it appears in log lines and keys. `:authority` replaces Host; the crumbs of a cookie are
@@ -160,7 +160,7 @@ impl RequestHead {
         limits: Limits,
     ) -> Result<Box<Self>, HeadError>
     where
-        F: Iterator<Item = (&'a [u8], &'a [u8])>,
+        F: Iterator<Item = (Known, &'a [u8], &'a [u8])>,
     {
         if method.len() + path.len() + 12 > limits.start_line {
             return Err(HeadError::StartLineTooLong);
@@ -173,11 +173,11 @@ impl RequestHead {
             lines.push(Known::Host, b"host", authority)?;
         }
         let mut cookies = BytesMut::new();
-        for (name, value) in fields {
+        for (known, name, value) in fields {
+            debug_assert!(known == Known::of(name), "whoever reads a name recognises it");
             if name.len() + value.len() + 4 > limits.field_line {
                 return Err(HeadError::HeadTooLong);
             }
-            let known = Known::of(name);
             match known {
                 Known::Host if authority.is_some() => {}
                 Known::Cookie => {

@@ -94,13 +94,8 @@ impl FieldBlock {
         (self.seen, self.is_malformed, self.is_over, self.size) = (0, false, false, 0);
     }
 
-    /// The regular fields, in order.
-    pub(crate) fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.tagged().map(|(_, name, value)| (name, value))
-    }
-
-    /// The same with the known names recognised.
-    pub(crate) fn tagged(&self) -> impl Iterator<Item = (Known, &[u8], &[u8])> {
+    /// The regular fields in order, their names recognised.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (Known, &[u8], &[u8])> {
         self.spans.iter().map(|span| {
             let Span { begin, value, end, known } = *span;
             (known, self.at(begin, value), self.at(value, end))

@@ -4,8 +4,8 @@ use super::requests;
 use crate::codec::guard::{HeadError, Limits};
 use crate::codec::h1::chunk::{MAX_EXTENSIONS, MAX_SIZE_LINE, MAX_TRAILERS};
 use crate::codec::h1::scan::MAX_EMPTY_LINES;
-use crate::codec::head::RequestHead;
 use crate::codec::head::hop::MAX_OPTIONS;
+use crate::codec::head::{Known, RequestHead};
 
 fn end(bytes: &str) -> String {
     let (seen, end) = requests([bytes.as_bytes()]);
@@ -64,7 +64,7 @@ fn chunks_have_their_sizes_to_the_byte() {
 #[test]
 fn a_head_of_http2_has_a_hundred_fields() {
     let outcome = |number: usize| {
-        let fields = (0..number).map(|_| (&b"x"[..], &b"1"[..]));
+        let fields = (0..number).map(|_| (Known::Other, &b"x"[..], &b"1"[..]));
         RequestHead::from_h2("GET", b"/", Some(b"a"), fields, true, Limits::REQUEST)
             .map(|head| head.fields.iter().count())
     };

@@ -46,7 +46,7 @@ fn run(parts: &[&[u8]]) -> Outcome {
         while end.is_none() {
             match connection.receive(&mut input, &mut fields, now) {
                 Ok(Some(it)) => {
-                    opened.push((it, fields.fields().map(|(n, v)| (n.to_vec(), v.to_vec())).collect()));
+                    opened.push((it, fields.fields().map(|(_, n, v)| (n.to_vec(), v.to_vec())).collect()));
                     respond(&mut connection, it, opened.len());
                 }
                 Ok(None) => break,
