@@ -291,10 +291,13 @@ impl Answer<'_> {
     /// Takes available pieces while there is room for them; returns whether more has to be read first. Small ones are
     /// joined: a backend may send an octet at a time, and a frame for each costs much more than the octet.
     fn gather(&mut self, body: &mut ReplyBody, info: &mut RequestInfo) -> Result<bool, ProxyError> {
+        if self.ended {
+            return Ok(false);
+        }
         let mut joining = Joining::default();
-        let hungry = loop {
-            if self.ended || self.out.is_full() {
-                break Ok(false);
+        let found = loop {
+            if self.out.is_full() {
+                break None;
             }
             match body.buffered() {
                 // What a backend sends after the head of a response without a body is dropped.
@@ -306,24 +309,22 @@ impl Answer<'_> {
                         self.push(before, info)?;
                     }
                 }
-                Ok(Some(None)) => {
-                    if let Some(rest) = joining.rest() {
-                        self.push(rest, info)?;
-                    }
-                    let end = self.writer.end().map_err(invalid)?;
-                    info.framed(end.len());
-                    info.relayed(0, body.made_of(0));
-                    self.out.push_static(end);
-                    self.ended = true;
-                }
-                Ok(None) => break Ok(true),
-                Err(error) => break Err(error),
+                other => break Some(other),
             }
         };
         if let Some(rest) = joining.rest() {
             self.push(rest, info)?;
         }
-        hungry
+        let Some(found) = found else { return Ok(false) };
+        if found?.is_none() {
+            return Ok(true);
+        }
+        let end = self.writer.end().map_err(invalid)?;
+        info.framed(end.len());
+        info.relayed(0, body.made_of(0));
+        self.out.push_static(end);
+        self.ended = true;
+        Ok(false)
     }
 
     /// Frames a piece.
