@@ -284,7 +284,8 @@ pub(super) fn is_told(known: Known, name: &[u8]) -> bool {
     }
 }
 
-fn begins(name: &[u8], prefix: &[u8]) -> bool {
+/// Whether a name begins so, in any case.
+pub(super) fn begins(name: &[u8], prefix: &[u8]) -> bool {
     name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
 }
 

@@ -86,8 +86,7 @@ pub(super) fn may_differ(external: &External, name: &[u8]) -> bool {
 /// Whether a client's header is not passed to the auth service: it is replaced, or describes the body, which is not
 /// sent.
 fn is_forged(known: Known, name: &[u8]) -> bool {
-    let is_certificate = name.get(..11).is_some_and(|start| start.eq_ignore_ascii_case(b"ssl-client-"));
-    is_certificate
+    forwarded::begins(name, b"ssl-client-")
         || known.is_hop_by_hop()
         || matches!(
             known,
@@ -116,10 +115,11 @@ fn is_of_what_it_has(name: &[u8]) -> bool {
 /// host in particular: those of untrusted clients are removed, whereas ingress-nginx passes on what it does not
 /// replace.
 fn is_of_proxies(name: &[u8]) -> bool {
-    let begins =
-        |prefix: &[u8]| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
-    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
-    begins(b"x-forwarded-") || begins(b"x-original-") || is(b"forwarded") || is(b"x-rewrite-url")
+    let begins = |prefix| forwarded::begins(name, prefix);
+    begins(b"x-forwarded-")
+        || begins(b"x-original-")
+        || name.eq_ignore_ascii_case(b"forwarded")
+        || forwarded::is_told(Known::of(name), name)
 }
 
 /// Asks once, without retries.
