@@ -203,8 +203,10 @@ impl Claim {
         });
         let tls = ClaimedTls::of(&name.namespace, &spec.tls);
         faults.extend(tls.fault());
-        if let Some(target) = &parsed.serving.location.rewrite_target {
-            faults.extend(hosts.values().flatten().filter_map(|path| path.group_fault(target)));
+        if let Some(target) = &parsed.serving.location.rewrite_target
+            && let Some(last) = groups::last(target)
+        {
+            faults.extend(hosts.values().flatten().filter_map(|path| path.group_fault(target, last)));
         }
         // Most have one of each, and a vector that grew has capacity for four.
         hosts.values_mut().for_each(Vec::shrink_to_fit);

@@ -5,16 +5,21 @@ use shared::template::{Template, Variable};
 use super::ClaimedPath;
 use crate::problem::{Fault, Severity, shown};
 
+/// The last group that a target asks for; `None`: it asks for none.
+pub(super) fn last(target: &str) -> Option<usize> {
+    let asked = Template::parse(target);
+    let groups = asked.variables().filter_map(|it| match it {
+        Variable::Capture(group) => Some(usize::from(*group)),
+        _ => None,
+    });
+    groups.max()
+}
+
 impl ClaimedPath {
-    /// What to tell of it, if a target asks for a group that it does not have. nginx takes that for empty text, so that most
-    /// often each request gets the same page.
-    pub(super) fn group_fault(&self, target: &str) -> Option<Fault> {
-        let asked = Template::parse(target);
-        let groups = asked.variables().filter_map(|it| match it {
-            Variable::Capture(group) => Some(usize::from(*group)),
-            _ => None,
-        });
-        let (last, path) = (groups.max()?, &*self.path);
+    /// What to tell of it, if a target asks for a group, the `last` one, that it does not have. nginx takes that for empty
+    /// text, so that most often each request gets the same page.
+    pub(super) fn group_fault(&self, target: &str, last: usize) -> Option<Fault> {
+        let path = &*self.path;
         let known = count(path);
         if last <= known {
             return None;
@@ -81,7 +86,7 @@ mod tests {
         let told = |path: &str, target: &str| {
             let backend = BackendKey { service: ObjectName::new("a", "b"), port: "80".into() };
             let claimed = ClaimedPath { path: path.into(), kind: PathType::Prefix, backend, place: (1, 2) };
-            claimed.group_fault(target)
+            claimed.group_fault(target, last(target)?)
         };
         let fault = told("/", "/$2").unwrap();
         assert!(
