@@ -23,10 +23,11 @@ pub(super) fn take(
     to: &Draft<'_>,
 ) -> Option<BackendTls> {
     let tls = read(directives.iter().filter(|it| is_one(it)))?;
-    if tls.name == OF_HOST && (place == SnippetContext::Server || to.text("proxy-ssl-secret").is_some()) {
+    let has_secret = to.text("proxy-ssl-secret").is_some();
+    if tls.name == OF_HOST && (has_secret || place == SnippetContext::Server) {
         return None;
     }
-    if to.text("proxy-ssl-secret").is_some() {
+    if has_secret {
         let is_name = directives.iter().filter(|it| is_one(it)).all(|it| it.name() == "proxy_ssl_name");
         if !is_name || place == SnippetContext::Server || to.text("proxy-ssl-name").is_some() {
             return None;

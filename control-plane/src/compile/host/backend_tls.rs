@@ -52,10 +52,9 @@ impl Claims {
     }
 
     /// The fault of an Ingress for which that cannot be done.
-    pub(super) fn told_of_name(&self, denied: Option<&Denial>) -> Option<PartFault> {
-        let denial = denied.filter(|it| it.reason == SEVERAL)?;
+    pub(super) fn told_of_name(&self, denial: &Denial) -> PartFault {
         let reason = format!("its paths of host {} answer 503: {}", self.host, denial.reason);
-        Some(PartFault { spot: Spot::Rule, severity: Severity::Unsupported, reason })
+        PartFault { spot: Spot::Rule, severity: Severity::Unsupported, reason }
     }
 
     /// Leaves locations to the host's settings, if the claim has none of its own. Returns why its locations answer 503,

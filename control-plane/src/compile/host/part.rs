@@ -105,10 +105,10 @@ impl Claims {
                 policy.root_issues_none = Some(true);
             }
             part.faults.extend(self.told_of_tls(claim, &policy));
-            let mut denied = self.leave_to_host(claim, &mut policy);
+            let of_host = self.leave_to_host(claim, &mut policy);
             let of_name = self.fill_name(claim, &mut policy);
-            part.faults.extend(self.told_of_name(of_name.as_ref()));
-            denied = denied.or(of_name);
+            part.faults.extend(of_name.as_ref().map(|denial| self.told_of_name(denial)));
+            let denied = of_host.or(of_name);
             part.route = Some(route(claim, policy, won, denied));
         }
         part.faults.extend(self.told_of_denial(claim));
