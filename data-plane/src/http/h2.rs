@@ -52,6 +52,7 @@ const AFTER_GOODBYE: usize = 2 * STREAMS as usize;
 const HEADER_LIST: u32 = 32 * 1024;
 /// Bytes of request body that a client may send ahead per stream.
 const STREAM_WINDOW: u32 = 128 * 1024;
+
 /// Serves a connection to its end, or until it is idle and can be parked. `begun` are the bytes that were already
 /// read.
 pub(crate) async fn serve<S: Stream>(
@@ -484,8 +485,8 @@ impl<S: Stream> Serving<S> {
     /// Starts a request, queues it, or refuses it in a way that says that it was not processed.
     fn accept(&mut self, Opened { stream, ended, is_malformed }: Opened) {
         let local = Rc::clone(&self.server.local);
-        let (response, upload) = (Response::new(&self.link, stream), !ended);
-        let upload = upload.then(|| Upload::new(&self.link, stream));
+        let response = Response::new(&self.link, stream);
+        let upload = (!ended).then(|| Upload::new(&self.link, stream));
         let limits = self.server.clients().head.unwrap_or(HeadLimits::REQUEST);
         let head = match is_malformed {
             true => Err(stream::Refused::Malformed),
@@ -559,10 +560,10 @@ impl<S: Stream> Serving<S> {
         let metrics = Arc::clone(&server.local.metrics);
         let counted = Rc::new(counted);
         // Boxed: a task's future is moved when it starts and copied when it ends, and this one is large.
-        let serving =
-            boxed(
-                || async move { isolated(stream::serve((&server, &peer, &link), &counted, request)).await },
-            );
+        let serving = boxed(|| async move {
+            let worker = (&server, &*peer, &link);
+            isolated(stream::serve(worker, &counted, request)).await
+        });
         spawn_local(async move {
             if let Err(panic) = serving.await {
                 metrics.panics.add(1);
