@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::name::{FieldName, Known};
-use crate::codec::guard;
+use crate::codec::guard::{self, HeadError};
 
 pub(crate) use lines::{Lines, put_field};
 
@@ -80,6 +80,51 @@ impl Fields {
         self.present |= span.known.bit();
         self.spans.push(span);
         self.came = self.spans.len();
+    }
+
+    /// Adds a field that came without a line of text, as over HTTP/2: writes one, and its span. Not allowed once a field
+    /// was added.
+    ///
+    /// # Errors
+    /// [`HeadError::Field`]: the name is not a token without capitals, or the value has a control.
+    pub(super) fn put_line(
+        &mut self,
+        text: &mut Vec<u8>,
+        (known, name, value): (Known, &[u8], &[u8]),
+        dropped: bool,
+    ) -> Result<(), HeadError> {
+        debug_assert!(known == Known::of(name), "whoever reads a name recognises it");
+        let value = value.trim_ascii();
+        if !guard::is_lower_name(name) || !guard::is_value(value) {
+            return Err(HeadError::Field);
+        }
+        let at = text.len();
+        put_field(text, name, value);
+        self.put_span(Span {
+            name: at as u32,
+            name_len: u16::try_from(name.len()).map_err(|_| HeadError::Field)?,
+            known,
+            dropped,
+            value: (at + name.len() + 2) as u32,
+            value_len: value.len() as u32,
+        });
+        Ok(())
+    }
+
+    /// The fields of trailers that came over HTTP/2, decoded.
+    ///
+    /// # Errors
+    /// [`HeadError::Field`] for one that cannot be passed on.
+    pub(crate) fn from_h2<'a>(
+        fields: impl Iterator<Item = (Known, &'a [u8], &'a [u8])>,
+    ) -> Result<Box<Self>, HeadError> {
+        let (mut all, mut text) = (Box::<Self>::default(), Vec::new());
+        for field in fields {
+            all.put_line(&mut text, field, false)?;
+        }
+        let end = text.len();
+        all.stand_in(text.into(), end);
+        Ok(all)
     }
 
     /// Number of spans.

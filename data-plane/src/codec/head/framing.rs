@@ -32,7 +32,15 @@ pub(crate) fn content_length(fields: &Fields) -> Result<Option<u64>, HeadError> 
     if values.next().is_some() {
         return Err(HeadError::ContentLength);
     }
-    decimal(value).map(Some).ok_or(HeadError::ContentLength)
+    length(value).map(Some)
+}
+
+/// Parses the value of the only Content-Length.
+///
+/// # Errors
+/// [`HeadError::ContentLength`] if it is not `1*DIGIT` below 2^63.
+pub(super) fn length(value: &[u8]) -> Result<u64, HeadError> {
+    decimal(value).ok_or(HeadError::ContentLength)
 }
 
 /// Whether the single transfer coding `chunked` is used.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::fields::{Fields, Span, put_field};
+use super::fields::Fields;
 use super::name::Known;
 use super::{Framing, Method, Version, framing, hop, start};
 use crate::codec::guard::{self, HeadError, Limits};
@@ -418,26 +418,14 @@ impl Lines {
 
     fn push(&mut self, known: Known, name: &[u8], value: &[u8]) -> Result<(), HeadError> {
         let value = value.trim_ascii();
-        if !guard::is_lower_name(name) || !guard::is_value(value) {
-            return Err(HeadError::Field);
-        }
         if self.text.len() + name.len() + value.len() + 4 > self.limits.head {
             return Err(HeadError::HeadTooLong);
         }
         if self.head.fields.spans() == self.limits.fields {
             return Err(HeadError::TooManyFields);
         }
-        let at = self.text.len();
-        put_field(&mut self.text, name, value);
-        self.head.fields.put_span(Span {
-            name: at as u32,
-            name_len: name.len() as u16,
-            known,
-            dropped: known == Known::Other && !guard::is_plain_name(name),
-            value: (at + name.len() + 2) as u32,
-            value_len: value.len() as u32,
-        });
-        Ok(())
+        let dropped = known == Known::Other && !guard::is_plain_name(name);
+        self.head.fields.put_line(&mut self.text, (known, name, value), dropped)
     }
 
     fn end(self) -> Box<RequestHead> {

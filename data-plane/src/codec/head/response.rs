@@ -83,6 +83,35 @@ impl ResponseHead {
         Box::default()
     }
 
+    /// The head of a response over HTTP/2. Fields about the connection are not passed on, and neither is the length
+    /// among the fields.
+    ///
+    /// # Errors
+    /// [`HeadError::ContentLength`], or [`HeadError::Field`] for a field that cannot be passed on.
+    pub(crate) fn from_h2<'a>(
+        status: u16,
+        fields: impl Iterator<Item = (Known, &'a [u8], &'a [u8])>,
+    ) -> Result<Box<Self>, HeadError> {
+        let (mut head, mut text) = (Box::new(Self::new(status)), Vec::new());
+        for (known, name, value) in fields {
+            match known {
+                Known::ContentLength if head.declared_length.is_some() => {
+                    return Err(HeadError::ContentLength);
+                }
+                Known::ContentLength => head.declared_length = Some(framing::length(value)?),
+                known if known.is_framing() || known.is_hop_by_hop() => {}
+                _ => head.fields.put_line(&mut text, (known, name, value), false)?,
+            }
+        }
+        let end = text.len();
+        head.fields.stand_in(text.into(), end);
+        head.framing = match head.declared_length {
+            Some(length) if length > 0 => Framing::Length(length),
+            _ => Framing::Chunked,
+        };
+        Ok(head)
+    }
+
     /// Validates what a parser found; `to_head`: the request was a HEAD.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use crate::codec::head::Known;
 /// What an entry of a list counts in addition to its text (RFC 7541 section 4.1, RFC 9113 section 6.5.2).
 pub(super) const ENTRY: usize = 32;
 
-/// A pseudo-header field of requests.
+/// A pseudo-header field: those of requests, and that of responses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Pseudo {
@@ -16,17 +16,21 @@ pub(crate) enum Pseudo {
     Authority,
     Path,
     Protocol,
+    Status,
 }
 
 /// How many there are.
-const PSEUDO: usize = 5;
+const PSEUDO: usize = 6;
+
+/// The bit of `:status`.
+const STATUS: u8 = 1 << Pseudo::Status as u8;
 
 /// What a name makes of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Pseudo(Pseudo),
     Field,
-    /// No request may have it: it is invalid, an unknown pseudo-header field, or about a connection.
+    /// No message may have it: it is invalid, an unknown pseudo-header field, or about a connection.
     Refused,
 }
 
@@ -128,11 +132,25 @@ impl FieldBlock {
         self.is_over
     }
 
-    /// Whether the message is malformed: a name or a value is invalid, or a pseudo-header field is unknown, repeated or
-    /// behind other fields, or a field is about the connection. The text of `:path` is never the reason, unless there is
-    /// none.
+    /// Whether the message is malformed, whatever it is: a name or a value is invalid, or a pseudo-header field is
+    /// unknown, repeated or behind other fields, or a field is about the connection. The text of `:path` is never the
+    /// reason, unless there is none.
     pub(crate) fn is_malformed(&self) -> bool {
         self.is_malformed
+    }
+
+    /// Whether it is malformed as the head of a request.
+    pub(crate) fn is_no_request(&self) -> bool {
+        self.is_malformed || self.seen & STATUS != 0
+    }
+
+    /// The status of a response; `None` if it is malformed as the head of one.
+    pub(crate) fn status(&self) -> Option<u16> {
+        if self.is_malformed || self.seen & !FIELD != STATUS {
+            return None;
+        }
+        let digits = self.pseudo(Pseudo::Status)?;
+        Some(digits.iter().fold(0, |status, digit| 10 * status + u16::from(digit - b'0')))
     }
 
     fn at(&self, begin: u32, end: u32) -> &[u8] {

@@ -1,4 +1,4 @@
-//! Decodes the field blocks of clients (RFC 7541).
+//! Decodes field blocks (RFC 7541).
 //!
 //! A field that makes its message malformed is a stream error (RFC 9113 section 8.1.1): it is decoded like others and
 //! stored like others, with a note, because later messages may refer to it. What ends the connection is only what
@@ -181,6 +181,7 @@ fn nature(name: &[u8], classes: Classes) -> Nature {
             b":authority" => Kind::Pseudo(Pseudo::Authority),
             b":path" => Kind::Pseudo(Pseudo::Path),
             b":protocol" => Kind::Pseudo(Pseudo::Protocol),
+            b":status" => Kind::Pseudo(Pseudo::Status),
             _ => Kind::Refused,
         };
     }
@@ -198,6 +199,10 @@ fn is_valid(nature: Nature, value: &[u8], classes: Classes) -> bool {
         Kind::Pseudo(Pseudo::Authority) => is_host(value) || Authority::try_from(value).is_ok(),
         Kind::Pseudo(Pseudo::Path) => !value.is_empty(),
         Kind::Pseudo(Pseudo::Protocol) => classes & ASCII != 0 || std::str::from_utf8(value).is_ok(),
+        // Three digits from 100.
+        Kind::Pseudo(Pseudo::Status) => {
+            matches!(value, [b'1'..=b'9', rest @ ..] if rest.len() == 2 && rest.iter().all(u8::is_ascii_digit))
+        }
     }
 }
 

@@ -36,8 +36,7 @@ const AUTHORITY: Kind = Kind::Pseudo(Pseudo::Authority);
 const METHOD: Kind = Kind::Pseudo(Pseudo::Method);
 const PATH: Kind = Kind::Pseudo(Pseudo::Path);
 const SCHEME: Kind = Kind::Pseudo(Pseudo::Scheme);
-/// No request has it.
-const STATUS: Kind = Kind::Refused;
+const STATUS: Kind = Kind::Pseudo(Pseudo::Status);
 /// `transfer-encoding`.
 const FRAMING: Kind = Kind::Refused;
 

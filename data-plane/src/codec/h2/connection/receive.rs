@@ -416,7 +416,7 @@ impl Connection {
         let it = Stream::new(self.initial, self.limits.stream, ended);
         self.streams.push((stream, Box::new(it)));
         self.open += 1;
-        let is_malformed = is_malformed || fields.is_malformed();
+        let is_malformed = is_malformed || fields.is_no_request();
         Ok(Some(Opened { stream, ended, is_malformed }))
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::*;
 use crate::codec::hpack::block::ENTRY;
@@ -10,12 +10,13 @@ use crate::codec::hpack::fixed::COUNT;
 use crate::codec::hpack::model::{Field, Model};
 
 /// Pseudo-header fields with their names.
-const PSEUDO: [(Pseudo, &[u8]); 5] = [
+const PSEUDO: [(Pseudo, &[u8]); 6] = [
     (Pseudo::Method, b":method"),
     (Pseudo::Scheme, b":scheme"),
     (Pseudo::Authority, b":authority"),
     (Pseudo::Path, b":path"),
     (Pseudo::Protocol, b":protocol"),
+    (Pseudo::Status, b":status"),
 ];
 
 /// A decoder that is compared with a slow one, block by block.
@@ -83,6 +84,11 @@ impl Compared {
         // Nobody asks this of a field that has no room.
         if size <= most {
             assert_eq!(block.is_malformed(), is_malformed, "{truth:?}");
+            let status = pseudo.get(&(Pseudo::Status as u8));
+            assert_eq!(block.is_no_request(), is_malformed || status.is_some(), "{truth:?}");
+            let status = status.filter(|_| !is_malformed && pseudo.len() == 1).copied().flatten();
+            let text = |status: u16| status.to_string().into_bytes();
+            assert_eq!(block.status().map(text).as_deref(), status, "{truth:?}");
         }
         assert_eq!(block.has_pseudo(), !pseudo.is_empty());
         assert_eq!(block.fields().collect::<Vec<_>>(), fields);
@@ -93,7 +99,7 @@ impl Compared {
     }
 }
 
-/// Whether a request may have such a field, according to the types that h2 parses them into.
+/// Whether a message may have such a field, according to the types that h2 parses them into.
 fn is_good(name: &[u8], value: &[u8]) -> bool {
     match name {
         b":method" => Method::from_bytes(value).is_ok(),
@@ -101,6 +107,7 @@ fn is_good(name: &[u8], value: &[u8]) -> bool {
         b":authority" => Authority::try_from(value).is_ok(),
         b":path" => !value.is_empty(),
         b":protocol" => std::str::from_utf8(value).is_ok(),
+        b":status" => StatusCode::from_bytes(value).is_ok(),
         b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade" => false,
         b"te" => value == b"trailers",
         _ => HeaderName::from_lowercase(name).is_ok() && HeaderValue::from_bytes(value).is_ok(),
