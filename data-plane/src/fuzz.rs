@@ -14,7 +14,7 @@ use shared::kind::{Kind, Lane, ResourceKey};
 
 use crate::codec::guard::Limits;
 use crate::codec::h1::{Body, BodyReader, CgiReader, RequestReader, write_request};
-pub use crate::codec::h2::fuzz::connection as http2;
+pub use crate::codec::h2::server_fuzz::connection as http2;
 use crate::codec::head::{Framing, RequestHead};
 pub use crate::codec::heads::fuzz::frames as fields;
 pub use crate::codec::hpack::decode::fuzz::blocks;

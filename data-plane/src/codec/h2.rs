@@ -1,4 +1,4 @@
-//! HTTP/2 as it is spoken with clients (RFC 9113): bytes in, requests and pieces of their bodies out, and back. No I/O,
+//! HTTP/2 as it is spoken with clients (RFC 9113): bytes in, messages and pieces of their bodies out, and back. No I/O,
 //! no task and no clock but what is passed in.
 //!
 //! A [`Connection`] is shared, on one thread, by the task that reads and writes and by those of its streams. All that the
@@ -14,8 +14,9 @@
 use std::fmt;
 
 #[cfg(any(test, feature = "fuzz"))]
-pub(crate) use connection::fuzz;
-pub(crate) use connection::{Connection, Limits, Opened, wanted};
+pub(crate) use connection::server::fuzz as server_fuzz;
+pub(crate) use connection::server::{Opened, Server};
+pub(crate) use connection::{Connection, Limits, Role, wanted};
 pub(crate) use outgoing::SLICES;
 pub(crate) use stream::Cut;
 

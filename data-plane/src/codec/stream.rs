@@ -12,12 +12,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::{client, server::TlsStream};
 
+pub(crate) use frames::FrameWriter;
 pub(crate) use gathered::Gathered;
 pub(crate) use socket::Socket;
 #[cfg(test)]
 pub(crate) use unacknowledged::tests::read_a_little;
 pub(crate) use unacknowledged::unacknowledged;
 
+mod frames;
 mod gathered;
 mod socket;
 mod unacknowledged;

@@ -6,7 +6,7 @@
 use std::cell::RefMut;
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,11 +20,12 @@ use tracing::{debug, error};
 
 use super::patience::hear_out;
 use super::peer::Peer;
+use crate::codec::frame::most_split;
 use crate::codec::guard::Limits as HeadLimits;
-use crate::codec::h2::{Connection, Limits, Opened, Reason, SLICES, wanted};
+use crate::codec::h2::{self, Connection, Limits, Opened, Reason, wanted};
 use crate::codec::head::Framing;
 use crate::codec::hpack::block::FieldBlock;
-use crate::codec::stream::{ROOM, Stream, make_room, poll_fill};
+use crate::codec::stream::{FrameWriter, ROOM, Stream, make_room, poll_fill};
 use crate::http::server::Server;
 use crate::local::boxed::boxed;
 use crate::local::isolated::isolated;
@@ -120,13 +121,11 @@ pub(crate) struct Serving<S> {
     streams: Rc<Streams>,
     /// Requests that do not fit beside those in progress, in order.
     waiting: VecDeque<Waiting>,
-    /// Bytes that have come, and that the client has taken.
+    /// Bytes that have come.
     received: u64,
-    sent: u64,
-    /// Whether it does not take the next ones.
+    writer: FrameWriter,
+    /// Whether the client does not take the next bytes.
     is_stuck: bool,
-    /// Whether something is written that may be in a buffer of the stream.
-    is_unflushed: bool,
     /// Whether the client has closed its side.
     has_hung_up: bool,
     /// How the client has broken the protocol.
@@ -159,12 +158,9 @@ impl<S: Stream> Serving<S> {
     // Boxed at once, because it is large.
     fn begin(server: Rc<Server>, peer: Peer, stream: S, input: BytesMut) -> Box<Self> {
         let timers = Rc::clone(&server.local.timers);
-        let limits = Limits {
-            streams: server.clients().streams.unwrap_or(STREAMS),
-            stream: STREAM_WINDOW,
-            window: window::SIZE,
-            list: header_list(server.clients().head),
-        };
+        let streams = server.clients().streams.unwrap_or(STREAMS);
+        let list = header_list(server.clients().head);
+        let limits = Limits { stream: STREAM_WINDOW, window: window::SIZE, list, block: most_split(list) };
         let received = input.len() as u64;
         Box::new(Self {
             server,
@@ -172,13 +168,12 @@ impl<S: Stream> Serving<S> {
             stream,
             input,
             fields: FieldBlock::default(),
-            link: Lease(Link::new(Connection::new(limits, timers.now()))),
+            link: Lease(Link::new(Connection::new(streams, limits, timers.now()))),
             streams: Rc::default(),
             waiting: VecDeque::new(),
             received,
-            sent: 0,
+            writer: FrameWriter::default(),
             is_stuck: false,
-            is_unflushed: false,
             has_hung_up: false,
             broken: None,
             window: Window::default(),
@@ -231,7 +226,7 @@ impl<S: Stream> Serving<S> {
         }
     }
 
-    fn connection(&self) -> RefMut<'_, Connection> {
+    fn connection(&self) -> RefMut<'_, Connection<h2::Server>> {
         self.link.connection.borrow_mut()
     }
 
@@ -369,31 +364,10 @@ impl<S: Stream> Serving<S> {
 
     /// Writes what there is.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { link, stream, is_stuck, is_unflushed, sent, .. } = self;
-        let mut connection = link.connection.borrow_mut();
-        while !connection.is_written() {
-            let mut slices = [IoSlice::new(&[]); SLICES];
-            let count = connection.slices(&mut slices);
-            let written = Pin::new(&mut *stream).poll_write_vectored(cx, &slices[..count])?;
-            *is_stuck = written.is_pending();
-            match ready!(written) {
-                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                bytes => {
-                    connection.wrote(bytes);
-                    *sent += bytes as u64;
-                    *is_unflushed = true;
-                }
-            }
-        }
-        if *is_unflushed {
-            // TLS may have accepted what the socket does not; once that is flushed the client reads again, even if
-            // nothing is written until a stream learns of it.
-            let flushed = Pin::new(stream).poll_flush(cx)?;
-            *is_stuck = flushed.is_pending();
-            ready!(flushed);
-            *is_unflushed = false;
-        }
-        Poll::Ready(Ok(()))
+        let Self { link, stream, is_stuck, writer, .. } = self;
+        let written = writer.poll(&mut link.connection.borrow_mut(), stream, cx)?;
+        *is_stuck = written.is_pending();
+        written.map(Ok)
     }
 
     /// Starts a graceful shutdown if there is a reason; then the connection has something to send.
@@ -450,8 +424,8 @@ impl<S: Stream> Serving<S> {
     /// Sets the timer for what the connection waits for now.
     fn wait(&mut self) {
         let (limits, quota) = (&self.server.local.limits, &self.server.local.quota);
-        self.streams.took(self.sent, self.is_stuck, quota);
-        let (waits, limit) = match self.is_stuck.then_some(self.sent) {
+        self.streams.took(self.writer.sent(), self.is_stuck, quota);
+        let (waits, limit) = match self.is_stuck.then_some(self.writer.sent()) {
             Some(sent) => (Waits::Reader(sent), Some(limits.client_send)),
             None if !self.connection().is_greeted() => (Waits::Greeting, Some(limits.head)),
             None if self.streams.count() > 0 && !self.sent_away => (Waits::Nothing, None),

@@ -1,77 +1,107 @@
-//! A connection: what all its streams share.
+//! A connection: what all its streams share. What its two ends do differently is their [`Role`].
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::IoSlice;
 use std::task::{Context, Waker};
 use std::time::Instant;
 
 use bytes::BytesMut;
 
-use super::frames::{Abuse, Frames};
 use super::outgoing::{Outgoing, PING, SETTINGS, SLICES};
-use super::stream::Stream;
+use super::settings::Set;
+use super::stream::{Cut, Stream};
 use super::windows::{RecvWindow, SendWindow};
-use super::{FIRST_WINDOW, Reason, settings};
-use crate::codec::frame::ACK;
+use super::{FIRST_WINDOW, Reason};
+use crate::codec::frame::{ACK, Frame};
+use crate::codec::hpack::block::FieldBlock;
 use crate::codec::hpack::decode::Decoder;
 use crate::codec::hpack::encode;
-use receive::Incoming;
 pub(crate) use receive::wanted;
+use receive::{Head, Incoming};
 
-#[cfg(any(test, feature = "fuzz"))]
-pub(crate) mod fuzz;
 mod receive;
 mod send;
+pub(crate) mod server;
 
-/// The largest id of a stream, which a GOAWAY names that is followed by another one.
+/// The largest id of a stream.
 const LAST: u32 = (1 << 31) - 1;
 
-/// What a PING says whose answer means that the client has read our first GOAWAY.
-const GOODBYE: [u8; 8] = *b"goodbye?";
-
-/// Streams that are forgotten, although more may come for them: the client has not read that they were reset. What
-/// comes for others is told to be late, which is no error either.
-const FORGOTTEN: usize = 128;
-
-/// Bytes of a response that are given at a time.
+/// Bytes of a message that are given at a time.
 const AT_ONCE: usize = 32 * 1024;
 
-/// What a client is told that it may do.
+/// What a peer is told that it may do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Streams at a time.
-    pub(crate) streams: u32,
-    /// Bytes that it may be ahead on each.
+    /// Bytes that it may be ahead on each stream.
     pub(crate) stream: u32,
     /// Bytes that it may be ahead on all.
     pub(crate) window: u32,
     /// The size of a list of fields (RFC 9113 section 6.5.2).
     pub(crate) list: u32,
+    /// Bytes of a block that is cut into several frames, which it is not told.
+    pub(crate) block: usize,
 }
 
-/// A request has come, and its fields are in the block. It has a handle of its response, and one of its body unless it
-/// `ended` with them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Opened {
-    /// Its stream.
-    pub(crate) stream: u32,
-    /// Whether it has no body.
-    pub(crate) ended: bool,
-    /// Whether its fields are none, although they can be decoded.
-    pub(crate) is_malformed: bool,
+/// What one end of a connection does otherwise than the other one.
+pub(crate) trait Role: fmt::Debug + Sized {
+    /// What it keeps of a message beside the body.
+    type Message: fmt::Debug + Default;
+
+    /// What [`receive`](Connection::receive) stops for.
+    type Event;
+
+    /// Whether what has come of a body is read although the rest does not come.
+    const IS_READ_ON: bool;
+
+    /// Whether a body may come: the head has.
+    fn may_have_data(message: &Self::Message) -> bool;
+
+    /// A frame comes.
+    fn count(&mut self, frame: Frame, now: Instant);
+
+    /// Whether nothing more is read.
+    fn has_enough(&self) -> bool;
+
+    /// A stream is reset by us. `is_complete`: its peer has sent all of it.
+    fn reset(&mut self, stream: u32, reason: Reason, is_complete: bool);
+
+    /// Fields were written.
+    fn wrote_fields(&mut self, stream: u32);
+
+    /// Data was written.
+    fn wrote_data(&mut self);
+
+    /// Whether more may come for a stream that there is not, and is no error.
+    fn is_late(&self, stream: u32) -> bool;
+
+    /// Whether the connection ends when no stream is open.
+    fn is_leaving(&self) -> bool;
+
+    /// The peer's last stream that was heeded, for a GOAWAY.
+    fn last(connection: &Connection<Self>) -> u32;
+
+    /// A field block has come.
+    fn block(
+        connection: &mut Connection<Self>,
+        head: Head,
+        fields: &FieldBlock,
+    ) -> Result<Option<Self::Event>, Reason>;
+
+    /// The peer has reset a stream.
+    fn was_reset(connection: &mut Connection<Self>, stream: u32, reason: Reason);
+
+    /// The peer's settings have come.
+    fn set(connection: &mut Connection<Self>, set: Set);
+
+    /// A PING is answered.
+    fn answered(connection: &mut Connection<Self>, payload: &[u8]);
+
+    /// The peer heeds no stream of ours beyond this one.
+    fn goodbye(connection: &mut Connection<Self>, last: u32) -> Result<(), Reason>;
 }
 
-/// How far a goodbye has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Leaving {
-    No,
-    /// The client was told that there will be a last stream.
-    Announced,
-    /// It was told which.
-    Told(u32),
-}
-
-/// Whether the client has to be told that there is no table of fields.
+/// Whether the peer has to be told that there is no table of fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Table {
     AsUsual,
@@ -79,84 +109,57 @@ enum Table {
     Told,
 }
 
-/// A client's connection.
+/// One end of a connection.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct Connection<R: Role> {
+    role: R,
     limits: Limits,
     incoming: Incoming,
     decoder: Decoder,
     /// By id, in ascending order.
-    streams: Vec<(u32, Box<Stream>)>,
+    streams: Vec<(u32, Box<Stream<R::Message>>)>,
     /// How many of these are open.
     open: usize,
-    /// The newest one that the client has opened, and how many it has.
+    /// The newest one that the client has opened.
     newest: u32,
-    opened: u32,
-    forgotten: VecDeque<u32>,
     send: SendWindow,
     recv: RecvWindow,
-    /// The window that the client gives to streams.
+    /// The window that the peer gives to streams.
     initial: u32,
     /// Streams that wait for the window of the connection, in order.
     queue: VecDeque<u32>,
     out: Outgoing,
     table: Table,
-    frames: Frames,
-    leaving: Leaving,
     /// Whether nothing more happens on it but that the rest is written.
     is_over: bool,
     waker: Option<Waker>,
 }
 
-impl Connection {
-    /// A new one: what it is told first is to be written.
-    pub(crate) fn new(limits: Limits, now: Instant) -> Self {
-        let mut out = Outgoing::default();
-        let told = [
-            (settings::MAX_CONCURRENT_STREAMS, limits.streams),
-            (settings::INITIAL_WINDOW_SIZE, limits.stream),
-            (settings::MAX_HEADER_LIST_SIZE, limits.list),
-        ];
-        out.settings(&told);
+impl<R: Role> Connection<R> {
+    /// A new one: what its peer is told first is to be written.
+    fn begin(role: R, limits: Limits, incoming: Incoming, mut out: Outgoing, told: &[(u16, u32)]) -> Self {
+        out.settings(told);
         let mut recv = RecvWindow::of_connection(limits.window);
         if let Some(by) = recv.growth() {
             out.window_update(0, by);
         }
         Self {
+            role,
             limits,
-            incoming: Incoming::default(),
+            incoming,
             decoder: Decoder::new(),
             streams: Vec::new(),
             open: 0,
             newest: 0,
-            opened: 0,
-            forgotten: VecDeque::new(),
             send: SendWindow::new(FIRST_WINDOW),
             recv,
             initial: FIRST_WINDOW,
             queue: VecDeque::new(),
             out,
             table: Table::AsUsual,
-            frames: Frames::new(now),
-            leaving: Leaving::No,
             is_over: false,
             waker: None,
         }
-    }
-
-    /// Whether the client's preface has come.
-    pub(crate) fn is_greeted(&self) -> bool {
-        self.incoming.is_greeted()
-    }
-
-    /// Whether the client is to be sent away.
-    pub(crate) fn abuse(&self) -> Option<Abuse> {
-        self.frames.abuse()
-    }
-
-    /// Counts a stream that we reset because of the client's behaviour.
-    pub(crate) fn count_reset(&mut self) {
-        self.frames.reset();
     }
 
     /// Bytes of bodies that came and that nobody has taken.
@@ -208,47 +211,31 @@ impl Connection {
         self.out.advance(bytes);
     }
 
-    /// Says goodbye: what was begun ends, and what the client begins before it knows is served, too (RFC 9113 section
-    /// 6.8).
-    pub(crate) fn leave(&mut self) {
-        if self.leaving == Leaving::No && !self.is_over {
-            self.leaving = Leaving::Announced;
-            self.out.goaway(LAST, Reason::NO_ERROR);
-            self.out.control(PING, 0, 0, &GOODBYE);
-        }
-    }
-
-    /// The client knows: this is the last stream.
-    fn tell(&mut self) {
-        if self.leaving == Leaving::Announced {
-            self.leaving = Leaving::Told(self.newest);
-            self.out.goaway(self.newest, Reason::NO_ERROR);
-        }
-    }
-
     /// Ends it now, for this reason.
     pub(crate) fn end(&mut self, reason: Reason) {
         if !self.is_over {
-            self.out.goaway(self.newest, reason);
+            self.out.goaway(R::last(self), reason);
             self.lose();
         }
     }
 
-    /// The client is gone, or will be.
+    /// The peer is gone, or will be.
     pub(crate) fn lose(&mut self) {
         self.is_over = true;
         // One that is closed is whole.
-        self.streams.iter_mut().filter(|(_, it)| !it.is_closed()).for_each(|(_, it)| it.cut());
+        let open = self.streams.iter_mut().filter(|(_, it)| !it.is_closed());
+        open.for_each(|(_, it)| it.cut(Cut::Gone, R::IS_READ_ON));
         self.open = 0;
         self.queue.clear();
     }
 
     /// Whether nothing more comes of it.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_over || self.open == 0 && matches!(self.leaving, Leaving::Told(_))
+        self.is_over || self.open == 0 && self.role.is_leaving()
     }
 
-    fn wake(&mut self) {
+    /// Wakes the task that writes.
+    pub(crate) fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
@@ -264,12 +251,12 @@ impl Connection {
         self.streams.binary_search_by_key(&stream, |(id, _)| *id).ok()
     }
 
-    fn stream(&mut self, stream: u32) -> Option<&mut Stream> {
+    fn stream(&mut self, stream: u32) -> Option<&mut Stream<R::Message>> {
         let place = self.place(stream)?;
         Some(&mut self.streams[place].1)
     }
 
-    /// Tells the client that it may send more on all streams together, if it is worth it. Not at once: what was read or
+    /// Tells the peer that it may send more on all streams together, if it is worth it. Not at once: what was read or
     /// discarded may be a reason to make the window smaller first, which nobody can take back.
     pub(crate) fn widen(&mut self) {
         if !self.is_over
@@ -279,30 +266,46 @@ impl Connection {
         }
     }
 
-    /// Resets a stream; what is buffered of it is given back.
+    /// Resets a stream.
     fn reset_stream(&mut self, stream: u32, reason: Reason) {
+        self.reset_for(stream, reason, Cut::Gone);
+    }
+
+    /// Resets a stream, whose task is told that.
+    fn reset_for(&mut self, stream: u32, reason: Reason, why: Cut) {
         if self.is_over {
             return;
         }
         self.out.reset(stream, reason);
-        self.frames.sent_reset(reason);
-        if self.stream(stream).is_some_and(|it| !(it.has_come || it.is_cut)) {
-            self.forget(stream);
-        }
-        self.cut(stream);
+        let is_complete = self.stream(stream).is_none_or(|it| it.has_come || it.is_cut);
+        self.role.reset(stream, reason, is_complete);
+        self.cut(stream, why);
         self.wake();
     }
 
-    /// There is no more of a stream.
-    fn cut(&mut self, stream: u32) {
+    /// There is no more of a stream. What is buffered of it is given back, unless that is read.
+    fn cut(&mut self, stream: u32, why: Cut) {
         self.unqueue(stream);
         let Some(it) = self.stream(stream) else { return };
         let was_open = !it.is_closed();
-        it.cut();
-        let held = it.recv.held();
+        it.cut(why, R::IS_READ_ON);
+        let held = if R::IS_READ_ON { 0 } else { it.recv.held() };
         it.recv.release(held);
         self.open -= usize::from(was_open);
         self.recv.release(held);
+    }
+
+    /// Nobody refers to a stream any more.
+    fn remove(&mut self, stream: u32) {
+        self.unqueue(stream);
+        if let Some(place) = self.place(stream) {
+            let (_, it) = self.streams.remove(place);
+            let held = it.recv.held();
+            self.recv.release(held);
+            if held > 0 && self.recv.is_due() {
+                self.wake();
+            }
+        }
     }
 
     /// Writes a field block.
@@ -317,7 +320,7 @@ impl Connection {
         if is_told {
             self.table = Table::Told;
         }
-        self.frames.responded(stream);
+        self.role.wrote_fields(stream);
     }
 
     /// A PING's answer.
@@ -354,7 +357,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The client gives its streams another window, those that are open, too.
+    /// The peer gives its streams another window, those that are open, too.
     fn set_initial(&mut self, window: u32) -> Result<(), Reason> {
         let by = i64::from(window) - i64::from(self.initial);
         self.initial = window;
@@ -381,7 +384,14 @@ impl Connection {
             self.queue.retain(|waiting| *waiting != stream);
         }
     }
-}
 
-#[cfg(test)]
-mod tests;
+    /// The books balance.
+    #[cfg(any(test, feature = "fuzz"))]
+    fn check(&self) {
+        let open = self.streams.iter().filter(|(_, it)| !it.is_closed()).count();
+        assert!(self.is_over || self.open == open, "{} of {open}", self.open);
+        let held: usize = self.streams.iter().map(|(_, it)| it.recv.held()).sum();
+        assert!(self.is_over || self.recv.held() == held, "{} of {held}", self.recv.held());
+        assert!(self.streams.is_sorted_by_key(|(id, _)| *id));
+    }
+}

@@ -9,7 +9,7 @@ use std::io::IoSlice;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
 use super::{Reason, settings};
-use crate::codec::frame::{END_HEADERS, END_STREAM, HEADER, LONGEST};
+use crate::codec::frame::{END_HEADERS, END_STREAM, HEADER, LONGEST, PREFACE};
 
 /// Maximum number of slices at a time.
 pub(crate) const SLICES: usize = 16;
@@ -74,6 +74,11 @@ impl Outgoing {
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.text.capacity() + self.pieces.capacity()
+    }
+
+    /// How a client begins.
+    pub(super) fn preface(&mut self) {
+        self.text.put_slice(PREFACE);
     }
 
     /// What we say about ourselves.

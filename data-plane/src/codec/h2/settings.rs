@@ -5,7 +5,7 @@ use bytes::{BufMut as _, BytesMut};
 use super::Reason;
 
 const HEADER_TABLE_SIZE: u16 = 1;
-const ENABLE_PUSH: u16 = 2;
+pub(super) const ENABLE_PUSH: u16 = 2;
 pub(super) const MAX_CONCURRENT_STREAMS: u16 = 3;
 pub(super) const INITIAL_WINDOW_SIZE: u16 = 4;
 const MAX_FRAME_SIZE: u16 = 5;
@@ -23,9 +23,11 @@ const TABLE: u32 = 4_096;
 /// What a peer sets that matters. The rest says nothing to us: we push nothing, and send no frame longer than every peer
 /// accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Set {
+pub(crate) struct Set {
     /// The window of its streams.
     pub(super) window: Option<u32>,
+    /// How many streams of ours it allows at a time.
+    pub(super) streams: Option<u32>,
     /// Whether it has a smaller table of fields than others.
     pub(super) has_small_table: bool,
 }
@@ -43,6 +45,7 @@ pub(super) fn read(payload: &[u8]) -> Result<Set, Reason> {
             ENABLE_PUSH if value > 1 => return Err(Reason::PROTOCOL_ERROR),
             INITIAL_WINDOW_SIZE if value > LARGEST_WINDOW => return Err(Reason::FLOW_CONTROL_ERROR),
             INITIAL_WINDOW_SIZE => set.window = Some(value),
+            MAX_CONCURRENT_STREAMS => set.streams = Some(value),
             HEADER_TABLE_SIZE => set.has_small_table |= value < TABLE,
             MAX_FRAME_SIZE if !(1 << 14..1 << 24).contains(&value) => return Err(Reason::PROTOCOL_ERROR),
             _ => {}

@@ -1,4 +1,4 @@
-//! One stream: what is left of its request and of its response, and who waits for it.
+//! One stream: what is left of what comes and of what is given, and who waits for it.
 
 use std::task::{Context, Poll, Waker};
 
@@ -11,54 +11,53 @@ use crate::codec::body::Backlog;
 pub(crate) enum Cut {
     /// It was reset, or its connection has ended.
     Gone,
-    /// Its trailers are malformed.
+    /// What came is malformed.
     Malformed,
 }
 
 /// A stream that has handles.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(super) struct Stream<M> {
+    /// What its role keeps of it.
+    pub(super) message: M,
     pub(super) send: SendWindow,
     pub(super) recv: RecvWindow,
     pub(super) body: Backlog,
-    /// What its request's content-length says is still to come.
+    /// What the content-length of what comes says is still to come.
     pub(super) declared: Option<u64>,
-    /// Whether all of its request has come.
+    /// Whether all of what comes has come: of the request, at the server.
     pub(super) has_come: bool,
-    /// Whether its trailers are malformed.
-    pub(super) is_malformed: bool,
-    /// Whether all of its response is given.
+    /// Whether all of what is given is given: of the response, at the server.
     pub(super) is_given: bool,
-    /// Whether it was reset by either side, or lost.
+    /// Whether it was reset by either side, or lost, and why.
     pub(super) is_cut: bool,
-    /// Whether the client itself has reset it, and so may not send more of it (RFC 9113 section 5.1).
+    pub(super) why: Cut,
+    /// Whether a client has reset it itself, and so may not send more of it (RFC 9113 section 5.1).
     pub(super) is_left: bool,
     /// Whether nobody reads the rest of its body.
     pub(super) is_unwanted: bool,
     /// Whether its window is granted, but that of the connection is not: it has a place in the queue for that.
     pub(super) is_queued: bool,
-    /// Handles that there are.
-    pub(super) handles: u8,
     pub(super) reader: Option<Waker>,
     pub(super) writer: Option<Waker>,
 }
 
-impl Stream {
+impl<M: Default> Stream<M> {
     /// A new one, with the window that the peer gives its streams, and ours.
-    pub(super) fn new(send: u32, recv: u32, has_come: bool) -> Self {
+    pub(super) fn new(send: u32, recv: u32) -> Self {
         Self {
+            message: M::default(),
             send: SendWindow::new(send),
             recv: RecvWindow::of_stream(recv),
             body: Backlog::default(),
             declared: None,
-            has_come,
-            is_malformed: false,
+            has_come: false,
             is_given: false,
             is_cut: false,
+            why: Cut::Gone,
             is_left: false,
-            is_unwanted: has_come,
+            is_unwanted: false,
             is_queued: false,
-            handles: if has_come { 1 } else { 2 },
             reader: None,
             writer: None,
         }
@@ -76,7 +75,7 @@ impl Stream {
             return Err(Reason::STREAM_CLOSED);
         }
         if self.is_cut {
-            // The client did not know (RFC 9113 section 5.1).
+            // Its peer did not know (RFC 9113 section 5.1).
             return Ok(None);
         }
         if self.has_come {
@@ -96,7 +95,7 @@ impl Stream {
         Ok(())
     }
 
-    /// All of the request has come.
+    /// All of it has come.
     pub(super) fn complete(&mut self) -> Result<(), Reason> {
         if self.declared.is_some_and(|left| left > 0) {
             return Err(Reason::PROTOCOL_ERROR);
@@ -106,10 +105,14 @@ impl Stream {
         Ok(())
     }
 
-    /// There is no more of it in either direction.
-    pub(super) fn cut(&mut self) {
-        self.is_cut = true;
-        self.body = Backlog::default();
+    /// There is no more of it in either direction. What has come may be read all the same.
+    pub(super) fn cut(&mut self, why: Cut, is_read_on: bool) {
+        if !std::mem::replace(&mut self.is_cut, true) {
+            self.why = why;
+        }
+        if !is_read_on {
+            self.body = Backlog::default();
+        }
         self.wake_reader();
         self.wake_writer();
     }

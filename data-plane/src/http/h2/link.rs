@@ -10,19 +10,19 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 
 use crate::codec::error::{Kind, ProxyError};
-use crate::codec::h2::{Connection, Cut, Reason};
+use crate::codec::h2::{Connection, Cut, Reason, Server};
 use crate::codec::head::{Framing, Known, ResponseHead};
 use crate::codec::hpack::encode;
 
 /// A connection that is shared.
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) connection: RefCell<Connection>,
+    pub(super) connection: RefCell<Connection<Server>>,
     misdirected: Cell<bool>,
 }
 
 impl Link {
-    pub(super) fn new(connection: Connection) -> Rc<Self> {
+    pub(super) fn new(connection: Connection<Server>) -> Rc<Self> {
         Rc::new(Self { connection: RefCell::new(connection), misdirected: Cell::new(false) })
     }
 

@@ -1,24 +1,18 @@
-//! What a client sends.
+//! What a peer sends.
 
 use std::time::Instant;
 
 use bytes::{Buf as _, BytesMut};
 
-use super::{Connection, FORGOTTEN, GOODBYE, Leaving, Opened, Table};
+use super::{Connection, Role, Table};
 use crate::codec::frame::{
-    ACK, END_HEADERS, END_STREAM, Frame, HEADER, Kind, LONGEST, PADDED, PREFACE, PRIORITY, most_split,
-    number, preface,
+    ACK, END_HEADERS, END_STREAM, Frame, HEADER, Kind, LONGEST, PADDED, PREFACE, PRIORITY, number, preface,
 };
-use crate::codec::h2::stream::Stream;
 use crate::codec::h2::{Reason, settings};
 use crate::codec::hpack::block::FieldBlock;
-use crate::codec::hpack::encode;
-
-/// The status of a request with too many fields, or too long ones.
-const TOO_LARGE: u16 = 431;
 
 /// Where in what comes we are.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Incoming {
     stage: Stage,
     /// A DATA frame of which the header has come.
@@ -30,9 +24,8 @@ pub(super) struct Incoming {
 }
 
 /// What has to come first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    #[default]
     Preface,
     Settings,
     Frames,
@@ -57,14 +50,24 @@ struct Block {
 
 /// What the frame says that a field block begins with.
 #[derive(Clone, Copy, Debug)]
-struct Head {
-    stream: u32,
-    is_end: bool,
+pub(crate) struct Head {
+    pub(super) stream: u32,
+    pub(super) is_end: bool,
     /// It depends on itself.
-    is_malformed: bool,
+    pub(super) is_malformed: bool,
 }
 
 impl Incoming {
+    /// What a client sends: its preface comes first.
+    pub(super) fn of_client() -> Self {
+        Self { stage: Stage::Preface, data: None, skip: 0, block: None }
+    }
+
+    /// What a server sends: its settings come first.
+    pub(super) fn of_server() -> Self {
+        Self { stage: Stage::Settings, ..Self::of_client() }
+    }
+
     pub(super) fn is_greeted(&self) -> bool {
         self.stage != Stage::Preface
     }
@@ -78,7 +81,7 @@ pub(crate) fn wanted(input: &[u8]) -> usize {
     }
 }
 
-impl Connection {
+impl<R: Role> Connection<R> {
     /// Takes what has come out of `input`, up to the next event. What stays there is no complete frame, or is not to be
     /// read now.
     ///
@@ -89,9 +92,9 @@ impl Connection {
         input: &mut BytesMut,
         fields: &mut FieldBlock,
         now: Instant,
-    ) -> Result<Option<Opened>, Reason> {
+    ) -> Result<Option<R::Event>, Reason> {
         loop {
-            if self.is_over || self.is_full() || self.abuse().is_some() {
+            if self.is_over || self.is_full() || self.role.has_enough() {
                 return Ok(None);
             }
             if self.incoming.skip > 0 {
@@ -140,21 +143,21 @@ impl Connection {
                     if input.len() < fixed && length >= fixed - HEADER {
                         return Ok(None);
                     }
-                    self.frames.read(frame, now);
+                    self.role.count(frame, now);
                     self.begin_data(frame, input)?;
                 }
                 Kind::Other => {
-                    self.frames.read(frame, now);
+                    self.role.count(frame, now);
                     input.advance(HEADER);
                     self.incoming.skip = length;
                 }
                 _ if input.len() < HEADER + length => return Ok(None),
                 _ => {
-                    self.frames.read(frame, now);
-                    let opened = self.frame(frame, &input[HEADER..HEADER + length], fields)?;
+                    self.role.count(frame, now);
+                    let event = self.frame(frame, &input[HEADER..HEADER + length], fields)?;
                     input.advance(HEADER + length);
-                    if opened.is_some() {
-                        return Ok(opened);
+                    if event.is_some() {
+                        return Ok(event);
                     }
                 }
             }
@@ -178,8 +181,12 @@ impl Connection {
         }
         self.recv.receive(length)?;
         let held = match self.place(stream) {
-            Some(place) => self.streams[place].1.begin_data(length, left),
-            None if self.is_forgotten(stream) => Ok(None),
+            Some(place) => {
+                let it = &mut self.streams[place].1;
+                let may_have = it.is_cut || R::may_have_data(&it.message);
+                if may_have { it.begin_data(length, left) } else { Err(Reason::PROTOCOL_ERROR) }
+            }
+            None if self.role.is_late(stream) => Ok(None),
             None => Err(Reason::STREAM_CLOSED),
         };
         match held {
@@ -229,8 +236,8 @@ impl Connection {
         true
     }
 
-    /// All of a request has come.
-    fn complete(&mut self, stream: u32) {
+    /// All of a message has come.
+    pub(super) fn complete(&mut self, stream: u32) {
         let Some(it) = self.stream(stream) else { return };
         match it.complete() {
             Ok(()) if it.is_given => self.open -= 1,
@@ -245,7 +252,7 @@ impl Connection {
         frame: Frame,
         payload: &[u8],
         fields: &mut FieldBlock,
-    ) -> Result<Option<Opened>, Reason> {
+    ) -> Result<Option<R::Event>, Reason> {
         let stream = frame.stream;
         match frame.kind {
             Kind::Headers => return self.headers(frame, payload, fields),
@@ -266,13 +273,10 @@ impl Connection {
                     self.reset_stream(stream, reason);
                 }
             }
-            Kind::Reset if payload.len() != 4 => return Err(Reason::FRAME_SIZE_ERROR),
             Kind::Reset if stream == 0 || self.is_idle(stream) => return Err(Reason::PROTOCOL_ERROR),
             Kind::Reset => {
-                if let Some(it) = self.stream(stream) {
-                    it.is_left = true;
-                }
-                self.cut(stream);
+                let code = payload.try_into().map_err(|_| Reason::FRAME_SIZE_ERROR)?;
+                R::was_reset(self, stream, Reason(u32::from_be_bytes(code)));
             }
             Kind::Settings if stream != 0 => return Err(Reason::PROTOCOL_ERROR),
             Kind::Settings if frame.flags & ACK != 0 => {
@@ -287,13 +291,17 @@ impl Connection {
                     self.table = Table::ToBeTold;
                 }
                 self.acknowledge();
+                R::set(self, set);
             }
             Kind::Ping if stream != 0 => return Err(Reason::PROTOCOL_ERROR),
             Kind::Ping if payload.len() != 8 => return Err(Reason::FRAME_SIZE_ERROR),
             Kind::Ping if frame.flags & ACK == 0 => self.pong(payload),
-            Kind::Ping if payload == GOODBYE => self.tell(),
+            Kind::Ping => R::answered(self, payload),
             Kind::Goaway if stream != 0 => return Err(Reason::PROTOCOL_ERROR),
-            Kind::Goaway if payload.len() < 8 => return Err(Reason::FRAME_SIZE_ERROR),
+            Kind::Goaway => match payload.first_chunk::<4>() {
+                Some(last) if payload.len() >= 8 => R::goodbye(self, number(*last))?,
+                _ => return Err(Reason::FRAME_SIZE_ERROR),
+            },
             Kind::WindowUpdate => {
                 let Ok(by) = payload.try_into().map(number) else {
                     return Err(Reason::FRAME_SIZE_ERROR);
@@ -303,9 +311,9 @@ impl Connection {
                 }
                 self.enlarge(stream, by)?;
             }
-            // No client may push.
+            // No client may push, and no server was allowed to.
             Kind::Promise => return Err(Reason::PROTOCOL_ERROR),
-            Kind::Ping | Kind::Goaway | Kind::Data | Kind::Other => {}
+            Kind::Data | Kind::Other => {}
         }
         Ok(None)
     }
@@ -315,7 +323,7 @@ impl Connection {
         frame: Frame,
         payload: &[u8],
         fields: &mut FieldBlock,
-    ) -> Result<Option<Opened>, Reason> {
+    ) -> Result<Option<R::Event>, Reason> {
         let stream = frame.stream;
         if stream.is_multiple_of(2) {
             return Err(Reason::PROTOCOL_ERROR);
@@ -345,8 +353,8 @@ impl Connection {
         frame: Frame,
         payload: &[u8],
         fields: &mut FieldBlock,
-    ) -> Result<Option<Opened>, Reason> {
-        let most = most_split(self.limits.list);
+    ) -> Result<Option<R::Event>, Reason> {
+        let most = self.limits.block;
         let Some(block) = &mut self.incoming.block else { return Err(Reason::PROTOCOL_ERROR) };
         if block.bytes.len() + payload.len() > most {
             return Err(Reason::ENHANCE_YOUR_CALM);
@@ -362,87 +370,20 @@ impl Connection {
     }
 
     /// A complete field block: it is decoded whatever becomes of its message, since later ones refer to it.
-    fn block(&mut self, head: Head, bytes: &[u8], fields: &mut FieldBlock) -> Result<Option<Opened>, Reason> {
-        let stream = head.stream;
+    fn block(
+        &mut self,
+        head: Head,
+        bytes: &[u8],
+        fields: &mut FieldBlock,
+    ) -> Result<Option<R::Event>, Reason> {
         fields.clear();
         let most = self.limits.list as usize;
         self.decoder.decode(bytes, most, fields).map_err(|_| Reason::COMPRESSION_ERROR)?;
-        if stream > self.newest {
-            return self.request(head, fields);
-        }
-        let Some(it) = self.stream(stream) else {
-            if self.is_forgotten(stream) {
-                return Ok(None);
-            }
-            // If all before it were opened, so was this one, and it has ended (RFC 9113 sections 5.1 and 5.1.1).
-            let were_all = self.opened == self.newest.div_ceil(2);
-            return Err(if were_all { Reason::STREAM_CLOSED } else { Reason::PROTOCOL_ERROR });
-        };
-        if it.is_left || it.has_come && !it.is_cut {
-            return Err(Reason::STREAM_CLOSED);
-        }
-        if it.is_cut {
-            return Ok(None);
-        }
-        if !head.is_end {
-            self.reset_stream(stream, Reason::PROTOCOL_ERROR);
-            return Ok(None);
-        }
-        // RFC 9113 section 8.1.
-        it.is_malformed =
-            head.is_malformed || fields.is_malformed() || fields.has_pseudo() || fields.is_over();
-        self.complete(stream);
-        Ok(None)
+        R::block(self, head, fields)
     }
 
-    fn request(&mut self, head: Head, fields: &FieldBlock) -> Result<Option<Opened>, Reason> {
-        let Head { stream, is_end: ended, is_malformed } = head;
-        (self.newest, self.opened) = (stream, self.opened + 1);
-        if matches!(self.leaving, Leaving::Told(_)) {
-            // It will be sent again on another connection.
-            return Ok(None);
-        }
-        if self.open >= self.limits.streams as usize {
-            self.refuse(stream, ended, Reason::REFUSED_STREAM);
-            return Ok(None);
-        }
-        if fields.is_over() && !is_malformed {
-            self.put_block(stream, true, |out| encode::status(out, TOO_LARGE));
-            if !ended {
-                self.refuse(stream, ended, Reason::PROTOCOL_ERROR);
-            }
-            return Ok(None);
-        }
-        let it = Stream::new(self.initial, self.limits.stream, ended);
-        self.streams.push((stream, Box::new(it)));
-        self.open += 1;
-        let is_malformed = is_malformed || fields.is_no_request();
-        Ok(Some(Opened { stream, ended, is_malformed }))
-    }
-
-    /// Resets a stream that was not begun.
-    fn refuse(&mut self, stream: u32, ended: bool, reason: Reason) {
-        self.out.reset(stream, reason);
-        self.frames.sent_reset(reason);
-        if !ended {
-            self.forget(stream);
-        }
-    }
-
-    /// Expects more of a stream that there is not any more.
-    pub(super) fn forget(&mut self, stream: u32) {
-        if self.forgotten.len() == FORGOTTEN {
-            self.forgotten.pop_front();
-        }
-        self.forgotten.push_back(stream);
-    }
-
-    /// Whether more may come for a stream that there is not, and is no error.
-    fn is_forgotten(&self, stream: u32) -> bool {
-        matches!(self.leaving, Leaving::Told(last) if stream > last) || self.forgotten.contains(&stream)
-    }
-
-    fn is_idle(&self, stream: u32) -> bool {
+    /// Whether nobody has begun a stream.
+    pub(super) fn is_idle(&self, stream: u32) -> bool {
         stream > self.newest || stream != 0 && stream.is_multiple_of(2)
     }
 }

@@ -62,8 +62,8 @@ impl Client {
 
 /// A stream to a client that takes ten bytes at a time.
 fn stream(local: &Rc<Local>) -> (Out, Client) {
-    let limits = Limits { streams: 1, stream: 1 << 16, window: 1 << 16, list: 1 << 15 };
-    let link = Link::new(Connection::new(limits, shared::clock::now()));
+    let limits = Limits { stream: 1 << 16, window: 1 << 16, list: 1 << 15, block: 1 << 15 };
+    let link = Link::new(Connection::new(1, limits, shared::clock::now()));
     let response = Response::new(&link, 1);
     let client = Client { link, came: Vec::new() };
     client.send(PREFACE);

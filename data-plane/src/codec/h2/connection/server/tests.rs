@@ -5,12 +5,12 @@ use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 
 use super::*;
-use crate::codec::h2::stream::Cut;
-use crate::codec::hpack::block::FieldBlock;
-use crate::codec::hpack::encode;
+use crate::codec::frame::ACK;
+use crate::codec::h2::connection::AT_ONCE;
+use crate::codec::h2::outgoing::{SETTINGS, SLICES};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const LIMITS: Limits = Limits { streams: 3, stream: 100_000, window: 200_000, list: 4_000 };
+const LIMITS: Limits = Limits { stream: 100_000, window: 200_000, list: 4_000, block: 128 * 1024 };
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -47,7 +47,7 @@ fn setting(id: u16, value: u32) -> Vec<u8> {
 
 /// A client, and the connection that it talks to.
 struct Client {
-    connection: Connection,
+    connection: Connection<Server>,
     fields: FieldBlock,
     input: BytesMut,
 }
@@ -55,7 +55,7 @@ struct Client {
 impl Client {
     /// Nothing was said.
     fn new() -> Self {
-        let connection = Connection::new(LIMITS, shared::clock::now());
+        let connection = Connection::new(3, LIMITS, shared::clock::now());
         Self { connection, fields: FieldBlock::default(), input: BytesMut::new() }
     }
 
