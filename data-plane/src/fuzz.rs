@@ -14,6 +14,7 @@ use shared::kind::{Kind, Lane, ResourceKey};
 
 use crate::codec::guard::Limits;
 use crate::codec::h1::{Body, BodyReader, CgiReader, RequestReader, write_request};
+pub use crate::codec::h2::client_fuzz::responses as http2_client;
 pub use crate::codec::h2::server_fuzz::connection as http2;
 use crate::codec::head::{Framing, RequestHead};
 pub use crate::codec::heads::fuzz::frames as fields;
@@ -362,6 +363,11 @@ mod tests {
     #[test]
     fn any_fields() {
         run("fields", super::fields);
+    }
+
+    #[test]
+    fn any_http2_client() {
+        run("http2_client", super::http2_client);
     }
 
     #[test]

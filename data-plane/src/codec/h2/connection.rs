@@ -1,4 +1,4 @@
-//! A connection: what all its streams share. What its two ends do differently is their [`Role`].
+//! A connection: what all its streams share. What its two ends do differently is in [`server`] and [`client`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,6 +20,7 @@ use crate::codec::hpack::encode;
 pub(crate) use receive::wanted;
 use receive::{Head, Incoming};
 
+pub(crate) mod client;
 mod receive;
 mod send;
 pub(crate) mod server;

@@ -13,6 +13,8 @@ pub(crate) enum Cut {
     Gone,
     /// What came is malformed.
     Malformed,
+    /// The peer has certainly not heeded it (RFC 9113 section 8.7).
+    Untouched,
 }
 
 /// A stream that has handles.

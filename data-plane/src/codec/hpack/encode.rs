@@ -1,12 +1,12 @@
-//! Encodes the field blocks of responses (RFC 7541 section 6) without a dynamic table, as nginx and HAProxy do: a
-//! connection has no state for it, and what a response costs does not depend on those before it.
+//! Encodes field blocks (RFC 7541 section 6) without a dynamic table, as nginx and HAProxy do: a
+//! connection has no state for it, and what a message costs does not depend on those before it.
 //!
-//! Text is plain. The Huffman code saves a fifth of it, for several instructions an octet here and more at the client.
+//! Text is plain. The Huffman code saves a fifth of it, for several instructions an octet here and more at the peer.
 //! Nothing is marked as never to be indexed: nginx, HAProxy and h2 do not either.
 //!
-//! **The table size.** Where a client sets `SETTINGS_HEADER_TABLE_SIZE` below the default, the next block has to begin
+//! **The table size.** Where a peer sets `SETTINGS_HEADER_TABLE_SIZE` below the default, the next block has to begin
 //! with a change of the table size (RFC 7541 section 4.2), although there is no table here: nghttp2 (curl, nodejs) takes
-//! a block without one for an error. Zero is below whatever a client sets later, so [`no_table`] is needed once for a
+//! a block without one for an error. Zero is below whatever a peer sets later, so [`no_table`] is needed once for a
 //! connection.
 
 use bytes::{BufMut, BytesMut};
@@ -19,6 +19,12 @@ const BESIDE: usize = 12;
 
 /// The index of `:status`, and of its values in the static table.
 const STATUS: u8 = 8;
+
+/// Those of the pseudo-header fields of requests.
+const AUTHORITY: u8 = 1;
+const METHOD: u8 = 2;
+const PATH: u8 = 4;
+const SCHEME: u8 = 6;
 
 /// By known name: its index in the static table; zero if it is not there.
 static INDEXES: [u8; 128] = {
@@ -56,6 +62,32 @@ pub(crate) fn status(out: &mut BytesMut, status: u16) {
     out.put_u8(0x80 | index);
 }
 
+/// Adds the pseudo-header fields of a request, which are its first ones. There is no authority where none is known
+/// (RFC 9113 section 8.3.1).
+pub(crate) fn request(out: &mut BytesMut, method: &[u8], is_https: bool, authority: &[u8], path: &[u8]) {
+    match method {
+        b"GET" => out.put_u8(0x80 | METHOD),
+        b"POST" => out.put_u8(0x80 | (METHOD + 1)),
+        _ => named(out, METHOD, method),
+    }
+    out.put_u8(0x80 | (SCHEME + u8::from(is_https)));
+    if !authority.is_empty() {
+        named(out, AUTHORITY, authority);
+    }
+    match path {
+        b"/" => out.put_u8(0x80 | PATH),
+        _ => named(out, PATH, path),
+    }
+}
+
+/// Adds a field whose name is that of an entry of the static table.
+fn named(out: &mut BytesMut, index: u8, value: &[u8]) {
+    out.reserve(value.len() + BESIDE);
+    put_number(out, 4, usize::from(index));
+    put_length(out, value.len());
+    out.put_slice(value);
+}
+
 /// Adds a field. The name may have capitals.
 pub(crate) fn field(out: &mut BytesMut, known: Known, name: &[u8], value: &[u8]) {
     out.reserve(name.len() + value.len() + BESIDE);
@@ -83,13 +115,16 @@ fn index(known: Known, name: &[u8]) -> u8 {
     if known != Known::Other {
         return INDEXES[known as usize];
     }
-    // Those of responses that the proxy itself has no use for.
+    // Those that the proxy itself has no use for.
     let named: &[(u8, &[u8])] = match name.len() {
         3 => &[(21, b"age"), (60, b"via")],
-        4 => &[(45, b"link")],
-        5 => &[(22, b"allow")],
+        4 => &[(45, b"link"), (37, b"from")],
+        5 => &[(22, b"allow"), (50, b"range")],
         7 => &[(52, b"refresh")],
+        12 => &[(47, b"max-forwards")],
         13 => &[(18, b"accept-ranges")],
+        14 => &[(15, b"accept-charset")],
+        15 => &[(16, b"accept-encoding"), (17, b"accept-language")],
         16 => &[(26, b"content-encoding"), (27, b"content-language"), (29, b"content-location")],
         19 => &[(25, b"content-disposition")],
         _ => return 0,

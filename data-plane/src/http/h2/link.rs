@@ -198,7 +198,7 @@ impl Upload {
                 Ok(Some(piece))
             }
             Some(Err(Cut::Malformed)) => Err(Kind::ClientBody.into()),
-            Some(Err(Cut::Gone)) => Err(Kind::ClientGone.into()),
+            Some(Err(Cut::Gone | Cut::Untouched)) => Err(Kind::ClientGone.into()),
             // Request trailers are dropped here, as in nginx.
             None => Ok(None),
         })
