@@ -30,8 +30,6 @@ mod departed;
 pub(crate) mod dial;
 pub(crate) mod ejection;
 mod flow;
-pub(crate) mod inbound;
-pub(crate) mod incoming;
 pub(crate) mod link;
 mod liveness;
 pub(crate) mod multiplexed;
@@ -40,9 +38,9 @@ pub(crate) mod payload;
 pub(crate) mod pool;
 mod retry_budget;
 pub(crate) mod send;
+mod strain;
 pub(crate) mod transport;
 pub(crate) mod wire;
-mod wire_stats;
 
 pub(crate) use balance::{Tried, Turn};
 

@@ -3,21 +3,17 @@
 //! It shares its connection with others ([`multiplexed`](super::multiplexed)). Dropping a call cancels it; the
 //! connection stays open.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::Reason;
-use h2::client::ResponseFuture;
-use http::{HeaderMap, Request, Response};
 
-use super::incoming::Incoming;
 use super::multiplexed::CallSlot;
 use super::observation::Observation;
-use super::wire_stats::are_overlong;
 use crate::codec::error::{Kind, ProxyError};
+use crate::codec::h2::Cut;
+use crate::codec::head::{Fields, ResponseHead};
 use crate::local::quota::Quota;
 use crate::local::timer::Timer;
 use crate::local::upstream_shares::RequestPermit;
@@ -27,6 +23,15 @@ mod sending;
 
 pub(crate) use sending::Body;
 use sending::{Progress, Sending};
+
+/// The head of a request, encoded for any connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) fields: Bytes,
+    pub(crate) is_head: bool,
+    /// Whether it has no body.
+    pub(crate) ended: bool,
+}
 
 /// A call in progress.
 pub(crate) struct Call {
@@ -51,10 +56,10 @@ pub(crate) struct Failed {
 }
 
 enum Answer {
-    Awaited(ResponseFuture),
-    Body(Incoming),
+    Awaited,
+    Body,
     /// Data that was read and not taken yet; `None` is the end.
-    Read(Incoming, Option<Bytes>),
+    Read(Option<Bytes>),
     Over,
 }
 
@@ -65,33 +70,26 @@ impl std::fmt::Debug for Call {
 }
 
 impl Call {
-    /// Starts a call. `ended`: it has no body.
+    /// Starts a call. An endpoint that does not say how many it allows has the time of a response for it.
     ///
     /// # Errors
-    /// The connection is closed.
-    pub(crate) fn begin(
+    /// The connection is closed, or the endpoint says nothing.
+    pub(crate) async fn begin(
         place: CallSlot,
-        request: Request<()>,
-        ended: bool,
+        request: &Request,
         body: Body,
         (sizes, quota): (Sizes, &Rc<Quota>),
+        (timer, timeouts): (&Timer, Timeouts),
     ) -> Result<Self, Failed> {
-        let begun = match place.sender() {
-            Some(mut sender) => {
-                sender.send_request(request, ended).map_err(|error| ProxyError::of(Kind::Closed, error))
-            }
-            None => Err(Kind::Closed.into()),
-        };
-        let (response, out) = match begun {
-            Ok(begun) => begun,
-            Err(error) => {
-                place.spoil();
-                return Err(Failed { error, reused: place.reused, untouched: Some(body) });
-            }
-        };
-        place.carries(response.stream_id().into());
-        let sending = Sending::new(out, place.flow(), body, (sizes, quota), ended);
-        Ok(Self { place, sending, answer: Answer::Awaited(response), observed: None, permit: None })
+        if !place.is_admitted() && timer.limit(timeouts.read, place.admitted()).await.is_err() {
+            return Err(Failed { error: Kind::ReadTimeout.into(), reused: false, untouched: None });
+        }
+        if let Err(error) = place.begin(&request.fields, request.ended, request.is_head) {
+            place.spoil();
+            return Err(Failed { error, reused: place.reused, untouched: Some(body) });
+        }
+        let sending = Sending::new(body, (sizes, quota), request.ended);
+        Ok(Self { place, sending, answer: Answer::Awaited, observed: None, permit: None })
     }
 
     /// Ends this together with the call.
@@ -113,25 +111,19 @@ impl Call {
         mut self,
         timer: &Timer,
         timeouts: Timeouts,
-    ) -> Result<(Response<()>, Self), Failed> {
+    ) -> Result<(Box<ResponseHead>, Self), Failed> {
         let mut before = None;
         let outcome = poll_fn(|cx| {
             self.drive(cx);
             if let Some(error) = self.sending.broken() {
                 return Poll::Ready(Err((error, false)));
             }
-            if let Answer::Awaited(response) = &mut self.answer
-                && let Poll::Ready(response) = Pin::new(response).poll(cx)
-            {
-                self.place.answered();
-                return Poll::Ready(match response {
-                    _ if self.place.is_malformed() => Err((Kind::InvalidHead.into(), false)),
-                    Ok(response) => Ok(response),
-                    Err(error) => {
-                        let untouched = is_untouched(&error);
-                        Err((ProxyError::of(Kind::Closed, error), untouched))
-                    }
-                });
+            if let Poll::Ready(head) = self.place.poll_head(cx) {
+                return Poll::Ready(head.map_err(|cut| match cut {
+                    Cut::Malformed => (Kind::InvalidHead.into(), false),
+                    Cut::Gone => (Kind::Closed.into(), false),
+                    Cut::Untouched => (Kind::Closed.into(), true),
+                }));
             }
             let now = self.sending.progress();
             let (limit, late) = match now {
@@ -147,14 +139,10 @@ impl Call {
         .await;
         timer.disarm();
         match outcome {
-            Ok(response) if are_overlong(response.headers()) => {
-                Err(Failed { error: Kind::InvalidHead.into(), reused: false, untouched: None })
-            }
-            Ok(response) => {
-                let (parts, body) = response.into_parts();
-                self.answer = Answer::Body(self.place.inflow().body(body));
+            Ok(head) => {
+                self.answer = Answer::Body;
                 self.sending.is_answered();
-                Ok((Response::from_parts(parts, ()), self))
+                Ok((head, self))
             }
             Err((error, untouched)) => {
                 let reused = self.place.reused && error.kind == Kind::Closed;
@@ -166,26 +154,21 @@ impl Call {
 
     /// Whether the response has ended with its head.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(&self.answer, Answer::Body(body) if body.is_end_stream())
+        matches!(self.answer, Answer::Body) && self.place.has_ended()
     }
 
     /// What was read of the response body: a piece, or `Some(None)` at the end.
     pub(crate) fn buffered(&mut self) -> Option<Option<Bytes>> {
-        match std::mem::replace(&mut self.answer, Answer::Over) {
-            Answer::Read(mut body, Some(piece)) => {
+        match &mut self.answer {
+            Answer::Read(piece @ Some(_)) => {
+                let piece = piece.take();
                 // Opens the window for as much again.
-                body.release(piece.len());
-                self.answer = Answer::Body(body);
-                Some(Some(piece))
+                self.place.release(piece.as_ref().map_or(0, Bytes::len));
+                self.answer = Answer::Body;
+                Some(piece)
             }
-            end @ (Answer::Read(_, None) | Answer::Over) => {
-                self.answer = end;
-                Some(None)
-            }
-            other => {
-                self.answer = other;
-                None
-            }
+            Answer::Read(None) | Answer::Over => Some(None),
+            Answer::Awaited | Answer::Body => None,
         }
     }
 
@@ -195,59 +178,38 @@ impl Call {
         if let Some(error) = self.sending.broken() {
             return Poll::Ready(Err(error));
         }
-        let Answer::Body(body) = &mut self.answer else {
+        if !matches!(self.answer, Answer::Body) {
             return Poll::Ready(Ok(()));
-        };
-        let piece = match ready!(body.poll_data(cx)) {
-            Some(Ok(piece)) => Some(piece),
-            Some(Err(error)) => return Poll::Ready(Err(ProxyError::of(Kind::Closed, error))),
-            None if self.place.is_malformed() => return Poll::Ready(Err(Kind::InvalidBody.into())),
-            None => None,
-        };
-        if let Answer::Body(body) = std::mem::replace(&mut self.answer, Answer::Over) {
-            self.answer = Answer::Read(body, piece);
         }
+        let piece = ready!(self.place.poll_data(cx)).transpose().map_err(|cut| match cut {
+            Cut::Malformed => Kind::InvalidBody,
+            Cut::Gone | Cut::Untouched => Kind::Closed,
+        })?;
+        self.answer = Answer::Read(piece);
         Poll::Ready(Ok(()))
     }
 
     /// The trailers after the end of the body.
-    ///
-    /// # Errors
-    /// The endpoint breaks off before.
-    pub(crate) fn poll_trailers(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<HeaderMap>, ProxyError>> {
-        self.drive(cx);
-        let Answer::Read(body, None) = &mut self.answer else {
-            return Poll::Ready(Ok(None));
-        };
-        let trailers = ready!(body.poll_trailers(cx));
-        self.answer = Answer::Over;
-        Poll::Ready(match trailers {
-            Ok(Some(fields)) if are_overlong(&fields) || self.place.is_overlong() => {
-                Err(Kind::InvalidBody.into())
+    pub(crate) fn take_trailers(&mut self) -> Option<Box<Fields>> {
+        match self.answer {
+            Answer::Read(None) => {
+                self.answer = Answer::Over;
+                self.place.take_trailers()
             }
-            trailers => trailers.map_err(|error| ProxyError::of(Kind::Closed, error)),
-        })
+            _ => None,
+        }
     }
 
     /// Bytes of the response that have arrived and were not read. The task is woken when there are more.
     pub(crate) fn poll_unread(&mut self, cx: &mut Context<'_>) -> usize {
-        match &mut self.answer {
-            Answer::Body(body) | Answer::Read(body, _) => body.poll_unread(cx),
-            Answer::Awaited(_) | Answer::Over => 0,
+        match self.answer {
+            Answer::Body | Answer::Read(_) => self.place.poll_unread(cx),
+            Answer::Awaited | Answer::Over => 0,
         }
     }
 
     /// Continues to send the client's body.
     pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
-        self.sending.poll(cx);
+        self.sending.poll(&self.place, cx);
     }
-}
-
-/// Whether an endpoint reports that it has not processed a stream (RFC 9113 sections 6.8 and 8.7).
-fn is_untouched(error: &h2::Error) -> bool {
-    let refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
-    error.is_remote() && (refused || error.is_go_away())
 }

@@ -1,49 +1,46 @@
 //! A connection to an endpoint that carries many calls at once, over HTTP/2.
 //!
-//! It is driven by a task on the worker, which ends with the connection; each call holds a [`CallSlot`] on it.
+//! It is driven by a task on the worker, which ends with the connection; each call holds a [`CallSlot`] on it. What a call
+//! gives the connection is in its hands at once, and the task is woken to write it.
 //!
 //! **Invariant:** no call is started on a connection after its endpoint's GOAWAY, and there are never more calls than
 //! the endpoint allows: until it has said how many, no other call joins the one that the connection was opened for.
 //! None joins while it is unknown whether the endpoint is still there ([`liveness`](super::liveness)).
 
+mod driver;
 mod failure;
 mod waiting;
 
 use std::cell::{Cell, RefCell, RefMut};
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use h2::client::{Builder, SendRequest};
-use h2::{Ping, PingPong};
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tracing::{debug, error};
 
-use super::flow::{Flow, Flowing, LIST};
-use super::incoming::{Inflow, UNCOUNTED};
+use super::flow::Flow;
 use super::link::{Link, Usage};
 use super::liveness::{Doubt, Liveness, Next, USER_TIMEOUT};
-use super::wire::Wire;
-use super::wire_stats::{Counted, WireStats};
+use super::strain::Strain;
 use crate::codec::error::{Kind, ProxyError};
+use crate::codec::h2::{Client, Connection, Cut, Limits, Reason};
+use crate::codec::head::{Fields, ResponseHead};
+use crate::local::Local;
 use crate::local::isolated::isolated;
 use crate::local::timer::{Timer, Timers};
 use crate::local::upstream_shares::LinkPermit;
-use crate::metrics::WorkerMetrics;
 use crate::table::policy::upstream_keepalive::ReuseLimits;
+use driver::Driver;
 use failure::Failure;
 use waiting::Waiting;
 
 /// Maximum number of concurrent calls on a connection, whatever the endpoint allows.
 pub(super) const STREAMS: usize = 100;
-
-/// Bytes of a call that may wait for the connection.
-const SEND_BUFFER: usize = 32 * 1024;
 
 /// Receive window of one response, in bytes.
 const STREAM_WINDOW: u32 = 128 * 1024;
@@ -51,10 +48,17 @@ const STREAM_WINDOW: u32 = 128 * 1024;
 /// The same for all: clients that read nothing block no other call.
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS as u32;
 
+/// Maximum bytes of a head or of trailers (RFC 9113 section 6.5.2).
+const LIST: u32 = 64 * 1024;
+
+/// Maximum bytes of one that comes in several frames: one that is too long has to be read before its call can end alone.
+const BLOCK: usize = 4 * LIST as usize;
+
 /// A connection, possibly one that is being opened.
 #[derive(Debug)]
 pub(crate) struct Multiplexed {
-    state: RefCell<State>,
+    state: Cell<State>,
+    connection: RefCell<Connection<Client>>,
     number: Cell<u64>,
     calls: Cell<usize>,
     usage: RefCell<Usage>,
@@ -69,18 +73,18 @@ pub(crate) struct Multiplexed {
     /// Notified when a call ends, for one that waits: on any of the connections to the endpoint that calls share.
     freed: RefCell<Rc<Notify>>,
     failure: Cell<Option<Failure>>,
-    flow: Rc<Flow>,
-    stats: Rc<WireStats>,
+    flow: Flow,
+    /// Bytes that have come.
+    received: Cell<u64>,
+    strain: RefCell<Strain>,
     liveness: RefCell<Liveness>,
-    /// For probing the endpoint.
-    ping: RefCell<Option<PingPong>>,
     timers: Rc<Timers>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Opening,
-    Open(SendRequest<Bytes>),
+    Open,
     /// It accepts no more calls.
     Over,
 }
@@ -102,8 +106,10 @@ impl Multiplexed {
     /// A connection that is being opened.
     pub(crate) fn opening(reuse: ReuseLimits, timers: &Rc<Timers>) -> Rc<Self> {
         let now = timers.now();
+        let limits = Limits { stream: STREAM_WINDOW, window: CONNECTION_WINDOW, list: LIST, block: BLOCK };
         Rc::new(Self {
-            state: RefCell::new(State::Opening),
+            state: Cell::new(State::Opening),
+            connection: RefCell::new(Connection::of_client(limits)),
             number: Cell::new(0),
             calls: Cell::new(0),
             usage: RefCell::new(Usage::new(reuse, now)),
@@ -113,63 +119,23 @@ impl Multiplexed {
             waiting: Cell::new(0),
             freed: RefCell::default(),
             failure: Cell::default(),
-            flow: Rc::default(),
-            stats: Rc::new(WireStats::new(timers)),
+            flow: Flow::default(),
+            received: Cell::new(0),
+            strain: RefCell::default(),
             liveness: RefCell::new(Liveness::new(now)),
-            ping: RefCell::default(),
             timers: Rc::clone(timers),
         })
     }
 
     /// Starts HTTP/2 on a new connection.
-    ///
-    /// # Errors
-    /// The HTTP/2 handshake fails.
-    pub(crate) async fn open(
-        self: &Rc<Self>,
-        link: Link,
-        metrics: &Arc<WorkerMetrics>,
-    ) -> Result<(), ProxyError> {
+    pub(crate) fn open(self: &Rc<Self>, link: Link, local: &Rc<Local>) {
         let (wire, permit) = link.into_wire();
         wire.ends_unacknowledged(USER_TIMEOUT);
-        let handshake = Builder::new()
-            .enable_push(false)
-            .initial_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_header_list_size(LIST)
-            // Until the endpoint has said how many it allows.
-            .initial_max_send_streams(0)
-            .max_send_buffer_size(SEND_BUFFER)
-            // What arrives late for a call that was given up is no error of the endpoint; h2 forgets which those were.
-            .max_local_error_reset_streams(None)
-            // Small frames are counted before h2 sees them, and cost no call its connection.
-            .data_frame_budget(UNCOUNTED)
-            .handshake::<Flowing<Counted<Wire>>, Bytes>(Flowing::new(
-                Counted::new(wire, &self.stats),
-                &self.flow,
-            ));
-        let (sender, mut connection) =
-            handshake.await.map_err(|error| ProxyError::of(Kind::Closed, error))?;
-        *self.state.borrow_mut() = State::Open(sender);
-        *self.ping.borrow_mut() = connection.ping_pong();
-        let (shared, metrics) = (Rc::clone(self), Arc::clone(metrics));
+        self.state.set(State::Open);
+        let (shared, metrics) = (Rc::clone(self), Arc::clone(&local.metrics));
+        let mut driver = Driver::new(self, wire, local);
         spawn_local(async move {
-            let timer = shared.timers.timer();
-            let driven = poll_fn(|cx| {
-                let polled = Pin::new(&mut connection).poll(cx);
-                shared.look(cx);
-                let inflow = shared.flow.inflow();
-                if polled.is_pending() && inflow.is_full() {
-                    inflow.gather();
-                    cx.waker().wake_by_ref();
-                }
-                if polled.is_pending() && shared.is_dead(&timer, cx) {
-                    debug!("an endpoint does not answer on its HTTP/2 connection");
-                    return Poll::Ready(Ok(()));
-                }
-                polled
-            });
-            match isolated(driven).await {
+            match isolated(poll_fn(|cx| driver.poll(cx))).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => debug!(%error, "HTTP/2 connection to an endpoint ended"),
                 Err(panic) => {
@@ -178,22 +144,24 @@ impl Multiplexed {
                 }
             }
             shared.lost();
+            shared.connection.borrow_mut().lose();
+            // Whoever waits to send learns of it.
+            shared.flow.wrote(false);
             drop::<LinkPermit>(permit);
         });
-        Ok(())
     }
 
     /// Whether one more call may start, with or without a body.
     pub(crate) fn room(&self, has_body: bool, now: Instant) -> Room {
-        match &*self.state.borrow() {
+        match self.state.get() {
             State::Opening => Room::Soon,
             State::Over => Room::Never,
-            State::Open(_) if !self.usage.borrow().lasts(now) || self.stats.is_worn() => Room::Never,
-            State::Open(sender) => match sender.current_max_send_streams() {
-                0 if !self.stats.is_settled() => Room::Soon,
-                most if self.calls.get() >= most.min(STREAMS) => Room::Full,
+            State::Open if !self.usage.borrow().lasts(now) || self.strain.borrow().is_worn() => Room::Never,
+            State::Open => match self.connection.borrow().most() {
+                None => Room::Soon,
+                Some(most) if self.calls.get() >= most.min(STREAMS) => Room::Full,
                 _ if !self.liveness.borrow().may_join(now) => Room::Full,
-                _ if has_body && self.stats.is_used_up(now) => Room::Full,
+                _ if has_body && self.strain.borrow().is_used_up(now) => Room::Full,
                 _ => Room::Now,
             },
         }
@@ -229,16 +197,17 @@ impl Multiplexed {
 
     /// How many calls its endpoint allows, if it has said so and allows any.
     pub(crate) fn most(&self) -> Option<usize> {
-        let most = match &*self.state.borrow() {
-            State::Open(sender) => Some(sender.current_max_send_streams().min(STREAMS)),
-            State::Opening | State::Over => None,
-        };
-        most.filter(|most| *most > 0)
+        let most = if self.is_open() { self.connection.borrow().most() } else { None };
+        most.map(|most| most.min(STREAMS)).filter(|most| *most > 0)
     }
 
     /// Whether it is still being opened.
     pub(crate) fn is_opening(&self) -> bool {
-        matches!(&*self.state.borrow(), State::Opening)
+        self.state.get() == State::Opening
+    }
+
+    fn is_open(&self) -> bool {
+        self.state.get() == State::Open
     }
 
     /// Its number among those of the worker that calls share, in the order in which they were begun; 0: it has none.
@@ -276,14 +245,18 @@ impl Multiplexed {
 
     /// Accepts no more calls. Closes when the current ones have ended.
     pub(crate) fn end(&self) {
-        *self.state.borrow_mut() = State::Over;
+        self.state.set(State::Over);
         self.changed.notify_waiters();
+        // It is borrowed only where a panic has come from.
+        if let Ok(mut connection) = self.connection.try_borrow_mut() {
+            connection.wake();
+        }
     }
 
     /// The connection has ended. If its endpoint has not said by then how many calls it allows, as where a load balancer
     /// accepts for an endpoint that is dead, those that wait for it do not wait in line for the next one.
     fn lost(&self) {
-        if matches!(&*self.state.borrow(), State::Open(_)) && !self.stats.is_settled() {
+        if self.is_open() && self.connection.borrow().most().is_none() {
             self.fail(&Kind::Closed.into(), Duration::ZERO);
         }
         self.end();
@@ -300,21 +273,24 @@ impl Multiplexed {
 
     /// Whether its endpoint currently allows no calls.
     fn takes_none(&self) -> bool {
-        match &*self.state.borrow() {
-            State::Open(sender) => self.stats.is_settled() && sender.current_max_send_streams() == 0,
-            State::Opening | State::Over => false,
-        }
+        self.is_open() && self.connection.borrow().most() == Some(0)
     }
 
     /// Whether it has no calls.
     pub(crate) fn is_idle(&self) -> bool {
-        self.calls.get() == 0 && matches!(&*self.state.borrow(), State::Open(_))
+        self.calls.get() == 0 && self.is_open()
+    }
+
+    /// Whether nobody needs it any more.
+    fn is_unused(&self) -> bool {
+        self.calls.get() == 0 && self.state.get() == State::Over
     }
 
     /// The liveness state, updated with what was received by now.
     fn updated_liveness(&self) -> RefMut<'_, Liveness> {
         let mut liveness = self.liveness.borrow_mut();
-        liveness.received(self.stats.received(), self.stats.answers(), self.timers.now());
+        let answers = self.connection.borrow().counts().answers;
+        liveness.received(self.received.get(), answers, self.timers.now());
         liveness
     }
 
@@ -330,11 +306,7 @@ impl Multiplexed {
 
     /// Probes the endpoint with a PING.
     fn probe(&self) {
-        if let Some(ping) = &mut *self.ping.borrow_mut() {
-            // Discards the response to an earlier PING; while there is none, that PING is still outstanding.
-            let _ = ping.poll_pong(&mut Context::from_waker(Waker::noop()));
-            let _ = ping.send_ping(Ping::opaque());
-        }
+        self.connection.borrow_mut().ask();
     }
 
     /// Whether the endpoint was found to be dead. Wakes the task when it has to check again.
@@ -358,13 +330,18 @@ impl Multiplexed {
         }
     }
 
-    /// Processes what the endpoint has said since the last time.
-    fn look(&self, cx: &mut Context<'_>) {
-        let over = match &mut *self.state.borrow_mut() {
-            State::Open(sender) => matches!(sender.poll_ready(cx), Poll::Ready(Err(_))),
-            State::Opening | State::Over => return,
+    /// Processes what has passed since the last time.
+    fn look(&self) {
+        let is_closing = {
+            let connection = self.connection.borrow();
+            let now = self.timers.now();
+            self.strain.borrow_mut().follow(connection.counts(), connection.window(), now);
+            connection.is_closing()
         };
-        if over {
+        if !self.is_open() {
+            return;
+        }
+        if is_closing {
             self.lost();
         } else {
             self.changed.notify_waiters();
@@ -376,6 +353,7 @@ impl Multiplexed {
 #[derive(Debug)]
 pub(crate) struct CallSlot {
     shared: Rc<Multiplexed>,
+    /// Its stream; 0 before it has one.
     stream: Cell<u32>,
     is_answered: Cell<bool>,
     /// Whether the connection existed before.
@@ -383,23 +361,20 @@ pub(crate) struct CallSlot {
 }
 
 impl CallSlot {
-    /// For starting the call; `None` if the connection is closed.
-    pub(crate) fn sender(&self) -> Option<SendRequest<Bytes>> {
-        match &*self.shared.state.borrow() {
-            State::Open(sender) => Some(sender.clone()),
-            State::Opening | State::Over => None,
-        }
+    fn connection(&self) -> RefMut<'_, Connection<Client>> {
+        self.shared.connection.borrow_mut()
     }
 
-    /// Waits until calls can be started, or never will be.
+    /// Whether calls can be started, or never will be.
+    pub(crate) fn is_admitted(&self) -> bool {
+        !self.shared.is_open() || self.connection().most().is_some_and(|most| most > 0)
+    }
+
+    /// Waits until that is so.
     pub(crate) async fn admitted(&self) {
         loop {
             let changed = self.shared.changed.notified();
-            let is_awaited = match &*self.shared.state.borrow() {
-                State::Open(sender) => sender.current_max_send_streams() == 0,
-                State::Opening | State::Over => false,
-            };
-            if !is_awaited {
+            if self.is_admitted() {
                 return;
             }
             changed.await;
@@ -411,34 +386,77 @@ impl CallSlot {
         self.shared.takes_none()
     }
 
-    /// The flow state of its connection.
-    pub(super) fn flow(&self) -> &Rc<Flow> {
-        &self.shared.flow
+    /// Starts the call, once it is [admitted](Self::admitted): with the encoded fields of its request, of which the body
+    /// may have `ended` with them.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    pub(super) fn begin(&self, fields: &[u8], ended: bool, is_head: bool) -> Result<(), ProxyError> {
+        let stream = match self.shared.is_open() {
+            true => self.connection().open(fields, ended, is_head),
+            false => None,
+        };
+        self.stream.set(stream.ok_or(Kind::Closed)?);
+        Ok(())
     }
 
-    /// Sets the call's stream.
-    pub(super) fn carries(&self, stream: u32) {
-        self.stream.set(stream);
+    /// Ready when the connection may be given data, whatever the windows.
+    pub(super) fn poll_flow(&self, cx: &Context<'_>) -> Poll<()> {
+        self.shared.flow.poll(cx)
     }
 
-    /// Whether the response is malformed, although h2 accepts it.
-    pub(super) fn is_malformed(&self) -> bool {
-        self.shared.flow.inbound().fault(self.stream.get()).is_some()
+    /// Ready when the endpoint takes data of the call: how much.
+    pub(super) fn poll_capacity(&self, cx: &Context<'_>) -> Poll<Result<usize, Cut>> {
+        self.connection().poll_capacity(self.stream.get(), cx)
     }
 
-    /// Whether the endpoint has sent overlong fields on the call's stream.
-    pub(super) fn is_overlong(&self) -> bool {
-        self.shared.stats.is_overlong(self.stream.get())
+    /// Sends data that there is capacity for.
+    ///
+    /// # Errors
+    /// The endpoint takes no more.
+    pub(super) fn data(&self, piece: Bytes, is_end: bool) -> Result<(), Cut> {
+        self.shared.flow.gave(piece.len());
+        self.connection().data(self.stream.get(), piece, is_end)
     }
 
-    /// The received data of its connection.
-    pub(super) fn inflow(&self) -> &Rc<Inflow> {
-        self.shared.flow.inflow()
+    /// Cancels the call.
+    pub(super) fn cancel(&self) {
+        self.connection().reset(self.stream.get(), Reason::CANCEL);
     }
 
-    /// Something was received for the call, or its connection has ended.
-    pub(super) fn answered(&self) {
-        self.is_answered.set(true);
+    /// Ready when the head of the response has come.
+    pub(super) fn poll_head(&self, cx: &Context<'_>) -> Poll<Result<Box<ResponseHead>, Cut>> {
+        let head = self.connection().poll_head(self.stream.get(), cx);
+        if head.is_ready() {
+            self.is_answered.set(true);
+        }
+        head
+    }
+
+    /// The next piece of the response; `None` at its end.
+    pub(super) fn poll_data(&self, cx: &Context<'_>) -> Poll<Option<Result<Bytes, Cut>>> {
+        self.connection().poll_data(self.stream.get(), cx)
+    }
+
+    /// The trailers behind the end.
+    pub(super) fn take_trailers(&self) -> Option<Box<Fields>> {
+        self.connection().take_trailers(self.stream.get())
+    }
+
+    /// Whether all of the response was taken.
+    pub(super) fn has_ended(&self) -> bool {
+        self.connection().has_ended(self.stream.get())
+    }
+
+    /// Bytes of the response that have come and were not [released](Self::release). The task is woken when there are
+    /// more.
+    pub(super) fn poll_unread(&self, cx: &Context<'_>) -> usize {
+        self.connection().poll_unread(self.stream.get(), cx)
+    }
+
+    /// So many bytes of it were taken: the endpoint may send as many more.
+    pub(super) fn release(&self, bytes: usize) {
+        self.connection().release(self.stream.get(), bytes);
     }
 
     /// Lets no further call use the connection.
@@ -449,13 +467,16 @@ impl CallSlot {
 
 impl Drop for CallSlot {
     fn drop(&mut self) {
-        self.shared.flow.inbound().forget(self.stream.get());
+        // It is borrowed only where a panic has come from.
+        if let Ok(mut connection) = self.shared.connection.try_borrow_mut() {
+            connection.drop_call(self.stream.get());
+        }
         self.shared.calls.set(self.shared.calls.get() - 1);
         self.shared.idle.set(shared::clock::now());
         if !self.is_answered.get() {
             self.shared.timed_out();
         }
-        if !self.shared.kept.get() {
+        if !self.shared.kept.get() || self.shared.is_unused() {
             self.shared.end();
         }
         self.shared.freed.borrow().notify_one();

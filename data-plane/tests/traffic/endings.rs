@@ -2,8 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use http::StatusCode;
 use shared::policy::{BackendProtocol, LocationPolicy};
 use test_kit::client::frames::{DATA, END_HEADERS, END_STREAM, HEADERS, RESET, SETTINGS, frame};
 
-use super::grpc::{call, proxy, run, sender};
+use super::grpc::{call, proxy, run, sender, whole};
 use super::harness::*;
 
 const PING: u8 = 6;
@@ -384,5 +384,89 @@ fn trailers_that_are_too_long_are_no_end() {
         }
         assert_eq!(endpoint.connections(), 1);
         proxy
+    });
+}
+
+/// As nginx does. Some octets are not those of a URI, and HTTP/1.1 takes them.
+#[test]
+fn a_target_goes_to_the_endpoint_as_it_came() {
+    const TARGET: &str = "/caf/<`>{?\"<>|";
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&heads);
+    let endpoint = Scripted::new(move |frame| {
+        if frame.kind == HEADERS {
+            seen.lock().unwrap().extend_from_slice(&frame.payload);
+        }
+        Some(if frame.ends() { frame.good() } else { polite(frame, &[]) })
+    });
+    let proxy = patient(&endpoint, 60);
+    let mut client = TcpStream::connect(proxy.http).unwrap();
+    let request = format!("GET {TARGET} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
+    client.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let heads = heads.lock().unwrap();
+    let is_there = heads.windows(TARGET.len()).any(|text| text == TARGET.as_bytes());
+    assert!(is_there, "{}", heads.escape_ascii());
+}
+
+#[test]
+fn interim_responses_are_not_the_response() {
+    run(async {
+        let endpoint = Scripted::new(|frame| {
+            let early = self::frame(HEADERS, END_HEADERS, frame.stream, b"\x08\x03103\x00\x04link\x01x");
+            Some(if frame.ends() { [&early[..], &early, &frame.good()].concat() } else { polite(frame, &[]) })
+        });
+        let proxy = patient(&endpoint, 60);
+        let (response, _) = sender(&proxy).await.send_request(call("/"), true).unwrap();
+        let response = response.await.unwrap();
+        assert_eq!((response.status(), response.headers().get("link")), (StatusCode::OK, None));
+        proxy
+    });
+}
+
+/// RFC 9113 section 8.1: the endpoint does not want the rest of the request.
+#[test]
+fn a_complete_response_is_passed_on_though_its_stream_is_reset() {
+    run(async {
+        let endpoint = Scripted::new(|frame| {
+            if frame.kind != HEADERS {
+                return Some(polite(frame, &[]));
+            }
+            let head = self::frame(HEADERS, END_HEADERS, frame.stream, &[0x88]);
+            let body = self::frame(DATA, END_STREAM, frame.stream, b"enough");
+            Some([head, body, self::frame(RESET, 0, frame.stream, &[0; 4])].concat())
+        });
+        let proxy = patient(&endpoint, 60);
+        let mut sender = sender(&proxy).await;
+        for _ in 0..2 {
+            let (response, _out) = sender.send_request(call("/"), false).unwrap();
+            let response = response.await.unwrap();
+            assert_eq!(response.status(), 200);
+            assert_eq!(whole(&mut response.into_body()).await, (b"enough".to_vec(), None));
+        }
+        assert_eq!(endpoint.connections(), 1);
+        proxy
+    });
+}
+
+#[test]
+fn a_response_of_another_length_than_it_says_breaks_off() {
+    run(async {
+        let endpoint = Scripted::new(|frame| {
+            let head = self::frame(HEADERS, END_HEADERS, frame.stream, b"\x88\x0f\x0d\x015");
+            let body = self::frame(DATA, END_STREAM, frame.stream, b"four");
+            Some(if frame.ends() { [head, body].concat() } else { polite(frame, &[]) })
+        });
+        let proxy = patient(&endpoint, 60);
+        let (response, _) = sender(&proxy).await.send_request(call("/"), true).unwrap();
+        let mut body = response.await.unwrap().into_body();
+        while let Some(piece) = body.data().await {
+            if piece.is_err() {
+                return proxy;
+            }
+        }
+        panic!("it is not whole");
     });
 }

@@ -172,21 +172,6 @@ pub(crate) async fn whole(body: &mut RecvStream) -> (Vec<u8>, Option<HeaderMap>)
 }
 
 #[test]
-fn grpc_path_is_escaped_for_the_endpoint() {
-    run(async {
-        let proxy = proxy(&[echo(false).await], LocationPolicy::default(), BackendProtocol::Grpc);
-        let mut stream = TcpStream::connect(proxy.http).await.unwrap();
-        let request = b"GET /caf/<`>{ HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
-        stream.write_all(request).await.unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await.unwrap();
-        let answer = String::from_utf8(answer).unwrap();
-        assert!(answer.contains("x-path: /caf/%3C%60%3E{\r\n"), "{answer}");
-        proxy
-    });
-}
-
-#[test]
 fn a_call_passes_with_its_trailers_in_plain_and_over_tls() {
     run(async {
         let mut proxies = Vec::new();

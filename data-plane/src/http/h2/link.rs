@@ -7,11 +7,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
 
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h2::{Connection, Cut, Reason, Server};
-use crate::codec::head::{Framing, Known, ResponseHead};
+use crate::codec::head::{Fields, Framing, Known, ResponseHead};
 use crate::codec::hpack::encode;
 
 /// A connection that is shared.
@@ -130,10 +129,10 @@ impl Response {
     ///
     /// # Errors
     /// The client is gone.
-    pub(super) fn trailers(&self, trailers: &HeaderMap) -> Result<(), ProxyError> {
+    pub(super) fn trailers(&self, trailers: &Fields) -> Result<(), ProxyError> {
         let write = |out: &mut BytesMut| {
-            for (name, value) in trailers {
-                encode::field(out, Known::Other, name.as_str().as_bytes(), value.as_bytes());
+            for (known, name, value) in trailers.entries() {
+                encode::field(out, known, name, value);
             }
         };
         self.link.connection.borrow_mut().fields(self.stream, true, write).map_err(gone)

@@ -9,7 +9,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
 use tokio::task::yield_now;
 
 use crate::codec::body::{Joining, Outlet as _};
@@ -20,6 +19,7 @@ use crate::http::reply::ReplyBody;
 use crate::local::Local;
 use crate::local::quota::Share;
 use crate::local::timer::Timer;
+use crate::upstream::call::Call;
 
 use super::line::Turn;
 use super::link::Response;
@@ -123,7 +123,7 @@ pub(super) async fn send(
         }
     }
     flush((local, timer), out, body, &mut joining).await?;
-    match trailers(timer, read, body).await? {
+    match body.call().and_then(Call::take_trailers) {
         Some(trailers) => out.stream.trailers(&trailers),
         None => out.stream.data(Bytes::new(), true),
     }
@@ -175,23 +175,6 @@ async fn pass(
         out.stream.data(part, is_end)?;
     }
     Ok(())
-}
-
-/// The backend's trailers.
-async fn trailers(
-    timer: &Timer,
-    read: Duration,
-    body: &mut ReplyBody,
-) -> Result<Option<HeaderMap>, ProxyError> {
-    let Some(call) = body.call() else { return Ok(None) };
-    timer.arm(read);
-    let outcome = poll_fn(|cx| match call.poll_trailers(cx) {
-        Poll::Ready(trailers) => Poll::Ready(trailers),
-        Poll::Pending => timer.poll_elapsed(cx).map(|_| Err(Kind::ReadTimeout.into())),
-    })
-    .await;
-    timer.disarm();
-    outcome
 }
 
 /// Waits for more of the body. The time in which it may not be read is its client's.

@@ -1,20 +1,19 @@
 //! Sends the body of a call to its endpoint.
 //!
-//! h2 keeps each piece that it is given until it is sent, at some hundred bytes of overhead, however small it is. So
-//! no more is read while the connection is blocked, and what is available together goes in one piece.
+//! What the connection is given cannot be taken back. So no more is read while it is blocked, and what is available
+//! together goes in one piece: each frame has a header.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use h2::{Reason, SendStream};
 
 use crate::codec::body::{Joining, RequestBody};
 use crate::codec::error::{Kind, ProxyError};
 use crate::local::quota::{Quota, Share};
 use crate::table::Sizes;
-use crate::upstream::flow::Flow;
+use crate::upstream::multiplexed::CallSlot;
 
 /// Bytes of a body that are kept until there is a response, if it is not buffered: an endpoint may report that it has not
 /// processed them.
@@ -44,9 +43,6 @@ pub(super) enum Progress {
 
 /// The transfer of a request body.
 pub(super) struct Sending {
-    out: SendStream<Bytes>,
-    /// Whether the connection accepts data.
-    flow: Rc<Flow>,
     body: Body,
     /// What was read of the body so far, until there is a response or it is too much. Nothing of one that is buffered.
     kept: Option<VecDeque<Bytes>>,
@@ -60,7 +56,7 @@ pub(super) struct Sending {
     held: Bytes,
     read: u64,
     sent: u64,
-    /// Bytes that h2 was given since the connection was last seen to accept data.
+    /// Bytes that the connection was given since the connection was last seen to accept data.
     given: usize,
     /// The body was read completely.
     ended: bool,
@@ -87,17 +83,9 @@ impl Body {
 
 impl Sending {
     /// The transfer of a body, which is empty if it has `ended`.
-    pub(super) fn new(
-        out: SendStream<Bytes>,
-        flow: &Rc<Flow>,
-        mut body: Body,
-        (sizes, quota): (Sizes, &Rc<Quota>),
-        ended: bool,
-    ) -> Self {
+    pub(super) fn new(mut body: Body, (sizes, quota): (Sizes, &Rc<Quota>), ended: bool) -> Self {
         let is_buffered = body.again.is_empty() && body.rest.rewind();
         Self {
-            out,
-            flow: Rc::clone(flow),
             body,
             kept: (!is_buffered).then(VecDeque::new),
             quota: Rc::clone(quota),
@@ -146,25 +134,28 @@ impl Sending {
     }
 
     /// Sends as much as possible.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
-        if self.flow.poll(cx).is_ready() {
+    pub(super) fn poll(&mut self, place: &CallSlot, cx: &mut Context<'_>) {
+        if self.done {
+            return;
+        }
+        if place.poll_flow(cx).is_ready() {
             self.given = 0;
         }
         while !self.done {
-            match self.step(cx) {
+            match self.step(place, cx) {
                 Ok(Poll::Ready(())) => {}
                 Ok(Poll::Pending) => return,
                 Err(error) => {
                     self.done = true;
-                    self.out.send_reset(Reason::CANCEL);
+                    place.cancel();
                     self.broken = Some(error);
                 }
             }
         }
     }
 
-    fn step(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, ProxyError> {
-        self.blocked = self.flow.poll(cx).is_pending();
+    fn step(&mut self, place: &CallSlot, cx: &mut Context<'_>) -> Result<Poll<()>, ProxyError> {
+        self.blocked = place.poll_flow(cx).is_pending();
         if self.blocked {
             self.waits()?;
             return Ok(Poll::Pending);
@@ -172,20 +163,16 @@ impl Sending {
         if self.held.is_empty() {
             self.read(cx)?;
         }
-        if self.held.is_empty() {
-            if !self.ended {
-                return Ok(Poll::Pending);
-            }
-            self.done = true;
-            // An endpoint that accepts no more may still have responded.
-            let _ = self.out.send_data(Bytes::new(), true);
-            return Ok(Poll::Ready(()));
+        if self.held.is_empty() && !self.ended {
+            return Ok(Poll::Pending);
         }
-        self.out.reserve_capacity(self.held.len());
-        let room = match self.out.capacity() {
-            0 => match self.out.poll_capacity(cx) {
-                Poll::Ready(Some(Ok(room))) => room,
-                Poll::Ready(Some(Err(_)) | None) => {
+        // An end without data needs no window.
+        let room = match self.held.len() {
+            0 => 0,
+            _ => match place.poll_capacity(cx) {
+                Poll::Ready(Ok(room)) => room,
+                // An endpoint that accepts no more may still have responded.
+                Poll::Ready(Err(_)) => {
                     self.done = true;
                     return Ok(Poll::Ready(()));
                 }
@@ -195,15 +182,13 @@ impl Sending {
                     return Ok(Poll::Pending);
                 }
             },
-            room => room,
         };
         self.untaken = None;
         let part = self.held.split_to(room.min(self.held.len()));
         self.sent += part.len() as u64;
         self.given += part.len();
-        if self.out.send_data(part, false).is_err() {
-            self.done = true;
-        }
+        let is_end = self.ended && self.held.is_empty() && self.joining.is_empty();
+        self.done = place.data(part, is_end).is_err() || is_end;
         Ok(Poll::Ready(()))
     }
 
@@ -260,7 +245,7 @@ impl Sending {
     /// The endpoint accepts no data: what it was to get is charged.
     ///
     /// # Errors
-    /// There is no room for it. What h2 was given is not taken back.
+    /// There is no room for it. What the connection was given is not taken back.
     fn waits(&mut self) -> Result<(), ProxyError> {
         // What is kept was charged.
         let here = if self.kept.is_some() { 0 } else { self.held.len() };

@@ -4,21 +4,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::uri::{PathAndQuery, Scheme};
-use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header};
+use bytes::BytesMut;
 
 use super::super::{failures, forwarded};
 use super::{PASSED_BY, UNCOUNTED, is_grpc, link, pick, target};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
-use crate::codec::head::{Framing, Known, RequestHead, ResponseHead};
-use crate::codec::path::escape_one;
+use crate::codec::head::{Framing, Known, Method, RequestHead, ResponseHead};
+use crate::codec::hpack::encode;
 use crate::http::pipeline::{self, Exchange, HeaderScope};
 use crate::http::reply::{Reply, ReplyBody};
 use crate::table::policy::retries::Retries;
 use crate::table::{BackendCell, Endpoint, Protocol};
 use crate::upstream::Tried;
-use crate::upstream::call::{Body, Call, Failed};
+use crate::upstream::call::{Body, Call, Failed, Request};
 use crate::upstream::ejection;
 use crate::upstream::multiplexed::{CallSlot, Multiplexed, Opening, Room};
 use crate::upstream::observation::Observation;
@@ -57,8 +56,7 @@ async fn attempt<B: RequestBody>(
     let (timeouts, sizes) = (exchange.timeouts, exchange.sizes);
     let target = target(exchange);
     let host = forwarded::host(exchange)?;
-    let request = request(exchange.head, target.as_deref(), &host, transport.protocol)?;
-    let ended = exchange.head.framing.is_empty();
+    let request = request(exchange.head, target.as_deref(), &host, transport.protocol);
     // The request of an HTTP/1.1 client is read to its end first, because its request and response share one
     // connection.
     let body = match body.detach() {
@@ -81,15 +79,15 @@ async fn attempt<B: RequestBody>(
     if !may_be_sent_elsewhere(exchange) {
         exchange.head.let_go();
     }
-    let to_head = exchange.head.method == crate::codec::head::Method::Head;
     let permit = exchange.call.server.request_permit(cell).ok_or(Kind::NoRoom)?;
     let mut asking = Asking::new(exchange, cell, transport);
     let mut body = Body::new(body);
     loop {
         let place = asking.connect(exchange, cell).await?;
-        let failed = match Call::begin(place, request.clone(), ended, body, (sizes, &local.quota)) {
+        let begun = Call::begin(place, &request, body, (sizes, &local.quota), (timer, timeouts)).await;
+        let failed = match begun {
             Ok(call) => match call.head(timer, timeouts).await {
-                Ok((response, mut call)) => {
+                Ok((mut head, mut call)) => {
                     call.observe(asking.observed.take());
                     call.keep(permit);
                     if let Some(endpoint) = &asking.endpoint {
@@ -97,8 +95,11 @@ async fn attempt<B: RequestBody>(
                     }
                     // The application's response is passed on (as in ingress-nginx).
                     exchange.head.let_go();
-                    exchange.info.attempts.answered(response.status().as_u16());
-                    return Ok((Box::new(answer(response, to_head || call.is_over())), call));
+                    exchange.info.attempts.answered(head.status);
+                    if request.is_head || call.is_over() {
+                        head.framing = Framing::None;
+                    }
+                    return Ok((head, call));
                 }
                 Err(failed) => failed,
             },
@@ -279,13 +280,13 @@ async fn open(
     if !server.upstreams.borrow_mut().share(cell.id, endpoint, transport.key(), &opening.0) {
         opening.0.keep_not();
     }
-    let opened = match link(call, limit, cell, (endpoint, transport), true, true).await {
-        Ok(link) => opening.0.open(*link, &server.local.metrics).await,
-        Err(error) => Err(error.within(call.timer.is_over())),
-    };
-    if let Err(error) = opened {
-        opening.0.fail(&error, limit);
-        return Err(error);
+    match link(call, limit, cell, (endpoint, transport), true, true).await {
+        Ok(link) => opening.0.open(*link, &server.local),
+        Err(error) => {
+            let error = error.within(call.timer.is_over());
+            opening.0.fail(&error, limit);
+            return Err(error);
+        }
     }
     let place = opening.done();
     // A connection on which nothing was received until then still has the response timeout.
@@ -334,73 +335,22 @@ async fn join(
     }
 }
 
-/// A target that h2 does not accept, with octets escaped that are not allowed in a URI, as browsers do and every
-/// server understands.
-fn spelled(target: &[u8]) -> Vec<u8> {
-    let is_odd = |octet: &u8| !octet.is_ascii() || b"\"<>`".contains(octet);
-    let mut made = Vec::with_capacity(2 * target.len());
-    for octet in target {
-        if is_odd(octet) {
-            escape_one(*octet, &mut made);
-        } else {
-            made.push(*octet);
-        }
-    }
-    made
-}
-
-/// Converts a request head into h2's type.
-fn request(
-    head: &RequestHead,
-    target: Option<&[u8]>,
-    host: &[u8],
-    protocol: Protocol,
-) -> Result<Request<()>, ProxyError> {
-    let bad = |error: http::Error| ProxyError::of(Kind::ClientBody, error);
-    let scheme = if protocol == Protocol::Grpcs { Scheme::HTTPS } else { Scheme::HTTP };
-    let target = target.unwrap_or_else(|| head.target());
-    let path = PathAndQuery::try_from(target).or_else(|_| PathAndQuery::try_from(spelled(target)));
-    let path = path.map_err(|error| bad(error.into()))?;
-    let uri = Uri::builder().scheme(scheme).authority(host).path_and_query(path).build();
-    let method = Method::from_bytes(head.method_bytes()).map_err(|error| bad(error.into()))?;
-    let mut request = Request::new(());
-    *request.method_mut() = method;
-    *request.uri_mut() = uri.map_err(bad)?;
-    let fields = request.headers_mut();
-    for (name, value) in head.fields.iter() {
-        let known = Known::of(name);
-        if known.is_framing() || known.is_hop_by_hop() {
-            continue;
-        }
-        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
-            fields.append(name, value);
+/// Encodes a request head for any connection.
+fn request(head: &RequestHead, target: Option<&[u8]>, host: &[u8], protocol: Protocol) -> Request {
+    let mut out = BytesMut::new();
+    let (is_https, target) = (protocol == Protocol::Grpcs, target.unwrap_or_else(|| head.target()));
+    encode::request(&mut out, head.method_bytes(), is_https, host, target);
+    for (known, name, value) in head.fields.entries() {
+        if !(known.is_framing() || known.is_hop_by_hop()) {
+            encode::field(&mut out, known, name, value);
         }
     }
     if is_grpc(head) {
         // Without it gRPC servers do not send their status.
-        fields.insert(header::TE, HeaderValue::from_static("trailers"));
+        encode::field(&mut out, Known::Te, b"te", b"trailers");
     }
     if let Framing::Length(length) = head.framing {
-        fields.insert(header::CONTENT_LENGTH, length.into());
+        encode::number(&mut out, Known::ContentLength, length);
     }
-    Ok(request)
-}
-
-/// Converts a response head into the pipeline's type; `over`: there is no body.
-fn answer(response: Response<()>, over: bool) -> ResponseHead {
-    let mut head = ResponseHead::new(response.status().as_u16());
-    for (name, value) in response.headers() {
-        let known = Known::of(name.as_str().as_bytes());
-        if known == Known::ContentLength {
-            head.declared_length = value.to_str().ok().and_then(|text| text.parse().ok());
-        } else if !known.is_framing() && !known.is_hop_by_hop() {
-            head.fields.append(name.as_str(), value.as_bytes());
-        }
-    }
-    head.framing = match head.declared_length {
-        _ if over => Framing::None,
-        Some(length) if length > 0 => Framing::Length(length),
-        _ => Framing::Chunked,
-    };
-    head
+    Request { fields: out.freeze(), is_head: head.method == Method::Head, ended: head.framing.is_empty() }
 }
