@@ -2,7 +2,7 @@
 //! by which they are refused.
 //!
 //! ```text
-//! error, guard  ◀─ host, path  ◀─ head, fcgi  ◀─ h1, body, frame  ◀─ hpack  ◀─ h2, heads, outgoing, stream
+//! error, guard  ◀─ host, path  ◀─ head, fcgi  ◀─ h1, body, frame  ◀─ hpack  ◀─ h2, outgoing, stream
 //! ```
 //!
 //! **Invariant:** nothing here knows a worker, a table or the time.
@@ -15,7 +15,6 @@ pub(crate) mod guard;
 pub(crate) mod h1;
 pub(crate) mod h2;
 pub(crate) mod head;
-pub(crate) mod heads;
 pub(crate) mod host;
 pub(crate) mod hpack;
 pub(crate) mod outgoing;

@@ -17,7 +17,6 @@ use crate::codec::h1::{Body, BodyReader, CgiReader, RequestReader, write_request
 pub use crate::codec::h2::client_fuzz::responses as http2_client;
 pub use crate::codec::h2::server_fuzz::connection as http2;
 use crate::codec::head::{Framing, RequestHead};
-pub use crate::codec::heads::fuzz::frames as fields;
 pub use crate::codec::hpack::decode::fuzz::blocks;
 use crate::codec::path::{self, Verdict};
 use crate::codec::proxy_protocol::{self, Ends, Header};
@@ -358,11 +357,6 @@ mod tests {
     #[test]
     fn any_http2() {
         run("http2", super::http2);
-    }
-
-    #[test]
-    fn any_fields() {
-        run("fields", super::fields);
     }
 
     #[test]

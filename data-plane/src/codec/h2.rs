@@ -1,4 +1,4 @@
-//! HTTP/2 as it is spoken with clients (RFC 9113): bytes in, messages and pieces of their bodies out, and back. No I/O,
+//! HTTP/2 as it is spoken with clients and with endpoints (RFC 9113): bytes in, messages and pieces of their bodies out, and back. No I/O,
 //! no task and no clock but what is passed in.
 //!
 //! A [`Connection`] is shared, on one thread, by the task that reads and writes and by those of its streams. All that the
@@ -13,6 +13,9 @@
 
 use std::fmt;
 
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) use connection::client::fuzz as client_fuzz;
+pub(crate) use connection::client::{Client, Counts};
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) use connection::server::fuzz as server_fuzz;
 pub(crate) use connection::server::{Opened, Server};

@@ -16,16 +16,6 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// Adds a piece.
-    pub(crate) fn push(&mut self, piece: Bytes) {
-        self.make_room(piece.len());
-        if piece.len() >= JOINED {
-            self.pieces.push_back(piece);
-        } else {
-            self.several.extend_from_slice(&piece);
-        }
-    }
-
     /// Takes so many bytes out of a buffer. A large piece shares its memory.
     pub(crate) fn take_from(&mut self, buffer: &mut BytesMut, bytes: usize) {
         self.make_room(bytes);
@@ -73,10 +63,7 @@ mod tests {
                 let length = if length < JOINED { length % 300 + 1 } else { length };
                 let piece = vec![number as u8; length];
                 given.extend_from_slice(&piece);
-                match number % 2 {
-                    0 => gathered.push(piece.into()),
-                    _ => gathered.take_from(&mut BytesMut::from(&[&piece[..], b"rest"].concat()[..]), length),
-                }
+                gathered.take_from(&mut BytesMut::from(&[&piece[..], b"rest"].concat()[..]), length);
                 prop_assert!(gathered.pieces.iter().filter(|piece| piece.len() < JOINED).count() <= pieces / 2 + 1);
                 pieces += 1;
                 if takes {

@@ -1,23 +1,4 @@
-//! Field blocks for tests, written as a peer would, and what h2 makes of their fields.
-
-use std::collections::HashSet;
-
-use http::uri::PathAndQuery;
-
-use super::model::{Field, Model, STATIC, is_valid};
-use super::table::Name;
-
-/// Number of entries that a block can refer to.
-pub(crate) fn count(model: &Model) -> usize {
-    STATIC.len() + model.sizes().len()
-}
-
-/// Whether h2 passes it on unchanged.
-pub(crate) fn is_taken(field: &Field) -> bool {
-    let (name, value) = field;
-    let is_target = || value.is_empty() || PathAndQuery::try_from(&value[..]).is_ok();
-    is_valid(field) && (name != b":path" || is_target())
-}
+//! Field blocks for tests, written as a peer would.
 
 /// Encodes a text with the Huffman code.
 pub(crate) fn coded(text: &[u8]) -> Vec<u8> {
@@ -58,12 +39,4 @@ pub(crate) fn literal(name: &[u8], value: &[u8], is_kept: bool, is_huffman: bool
 pub(crate) fn named(number: usize, value: &[u8], is_kept: bool, is_huffman: bool) -> Vec<u8> {
     let first = if is_kept { numbered(0x40, 6, number) } else { numbered(0x10, 4, number) };
     [first, string(value, is_huffman)].concat()
-}
-
-/// Whether each pseudo-field occurs once, before all other fields (RFC 9113 section 8.3).
-pub(crate) fn is_in_order(fields: &[Field]) -> bool {
-    let is_pseudo = |(name, _): &&Field| Name::pseudo(name).is_some();
-    let first: Vec<_> = fields.iter().take_while(is_pseudo).map(|(name, _)| name).collect();
-    let names: HashSet<_> = first.iter().collect();
-    names.len() == first.len() && fields.iter().filter(is_pseudo).count() == first.len()
 }

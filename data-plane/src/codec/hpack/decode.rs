@@ -11,7 +11,7 @@ use http::uri::{Authority, Scheme};
 use super::block::{FieldBlock, Kind, Nature, Pseudo};
 use super::entries::{Entries, Entry, MOST};
 use super::octets::{ASCII, Classes, METHOD, NAME, VALUE};
-use super::{LONGEST_NAME, Stop, Text, huffman, number, text};
+use super::{LONGEST_NAME, Text, classes_of, huffman, number, text};
 use crate::codec::head::Known;
 
 /// Fields that are about a connection (RFC 9113 section 8.2.2). `te` may say that trailers are understood.
@@ -30,12 +30,6 @@ const NOT_KEPT: u32 = 4;
 /// A block that cannot be decoded: a connection error (`COMPRESSION_ERROR`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Broken;
-
-impl From<Stop> for Broken {
-    fn from(_: Stop) -> Self {
-        Self
-    }
-}
 
 /// The decoder's state of a connection. The size of its table is limited by `SETTINGS_HEADER_TABLE_SIZE`, of which we
 /// leave the default.
@@ -149,9 +143,8 @@ fn read(
         if !is_here {
             return Ok(Read { octets, classes: 0, is_here });
         }
-        let (_, classes) = literal.measure(block, asked).ok_or(Broken)?;
         into.extend_from_slice(bytes);
-        return Ok(Read { octets, classes, is_here });
+        return Ok(Read { octets, classes: classes_of(bytes, asked), is_here });
     }
     let mut octets = huffman::most(bytes);
     if begin + octets > room {

@@ -1,5 +1,4 @@
-//! HPACK's Huffman code (RFC 7541 appendix B): decodes a text, checks one without decoding it into memory, and generates
-//! texts of a given length.
+//! HPACK's Huffman code (RFC 7541 appendix B): decodes a text, or measures one without decoding it into memory.
 //!
 //! The code is canonical: codes of one length are consecutive in the order of their octets, and shorter codes come
 //! first. So a list of the lengths describes it completely.
@@ -216,68 +215,14 @@ fn each(bytes: &[u8], mut take: impl FnMut(usize, [u8; 2])) -> Option<(usize, Cl
     Some((count, classes))
 }
 
-/// The octets of a text that [`measure`] accepts.
-pub(super) fn octets(bytes: &[u8]) -> impl Iterator<Item = u8> {
-    let mut bits = Bits::new(bytes);
-    std::iter::from_fn(move || {
-        bits.refill();
-        if bits.left.is_empty() && bits.is_over() { None } else { bits.one() }
-    })
-}
-
-/// Octets with codes of different lengths, the shortest first.
-pub(super) type Letters = &'static [u8];
-
-/// Writes a text of `count` octets, starting with `first` and continuing with `letters`, that fills `into` exactly.
-/// Returns whether there is one: the codes must add up to that many bits, with at most seven bits of padding.
-pub(super) fn write(into: &mut [u8], count: usize, first: Option<u8>, letters: Letters) -> bool {
-    let length = |octet: u8| usize::from(LENGTHS[usize::from(octet)]);
-    let Some(room) = (8 * into.len()).checked_sub(first.map_or(0, length)) else { return false };
-    let Some(count) = count.checked_sub(usize::from(first.is_some())) else { return false };
-    // Two letters are enough: the longest one that fits for all, and the next longer one as often as there is room.
-    let Some(place) = letters.iter().rposition(|letter| length(*letter) * count <= room) else {
-        return false;
-    };
-    let (short, long) = (letters[place], letters.get(place + 1).copied());
-    let mut left = room - length(short) * count;
-    let mut longer = 0;
-    if let Some(long) = long {
-        let more = length(long) - length(short);
-        longer = (left / more).min(count);
-        left -= longer * more;
-    }
-    if left > 7 {
-        return false;
-    }
-    let text = first.into_iter();
-    let text = text.chain((0..count).map(|at| if at < longer { long.unwrap_or(short) } else { short }));
-    let mut at = 0;
-    into.fill(0xff);
-    for octet in text {
-        let bits = bits_of(octet);
-        for bit in (0..length(octet)).rev() {
-            if bits >> bit & 1 == 0 {
-                into[at / 8] &= !(0x80 >> (at % 8));
-            }
-            at += 1;
-        }
-    }
-    true
-}
-
-/// The code of an octet.
-fn bits_of(octet: u8) -> u32 {
-    let length = usize::from(LENGTHS[usize::from(octet)]);
-    let [first, end] = [CODE.first[length], CODE.first[length + 1]].map(usize::from);
-    let place = CODE.order[first..end].iter().position(|it| *it == octet).unwrap_or_default();
-    (CODE.begin[length] >> (LONGEST as usize - length)) + place as u32
-}
-
 /// The code of an octet, bit by bit.
 #[cfg(any(test, feature = "fuzz"))]
 pub(super) fn code_of(octet: u8) -> Vec<bool> {
-    let bits = bits_of(octet);
-    (0..LENGTHS[usize::from(octet)]).rev().map(|bit| bits >> bit & 1 != 0).collect()
+    let length = usize::from(LENGTHS[usize::from(octet)]);
+    let [first, end] = [CODE.first[length], CODE.first[length + 1]].map(usize::from);
+    let place = CODE.order[first..end].iter().position(|it| *it == octet).unwrap_or_default();
+    let bits = (CODE.begin[length] >> (LONGEST as usize - length)) + place as u32;
+    (0..length).rev().map(|bit| bits >> bit & 1 != 0).collect()
 }
 
 #[cfg(test)]

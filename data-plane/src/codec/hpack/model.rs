@@ -1,10 +1,7 @@
-//! A slow, independent reader of field blocks that [`Fields`](super::Fields) and [`Decoder`](super::decode::Decoder) are
-//! compared with.
+//! A slow, independent reader of field blocks that [`Decoder`](super::decode::Decoder) is compared with.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::LazyLock;
-
-use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 /// A name and a value.
 pub(crate) type Field = (Vec<u8>, Vec<u8>);
@@ -48,14 +45,6 @@ static CODES: LazyLock<HashMap<Vec<bool>, u8>> =
 pub(crate) struct Model {
     entries: VecDeque<Field>,
     most: usize,
-    /// Whether the table size may change within a block.
-    is_lax: bool,
-}
-
-impl Default for Model {
-    fn default() -> Self {
-        Self { entries: VecDeque::new(), most: 4_096, is_lax: true }
-    }
 }
 
 /// An integer with a prefix of this many bits.
@@ -99,9 +88,9 @@ fn text(block: &mut &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Model {
-    /// One that allows changes of the table size only at the start of a block (RFC 7541 section 4.2).
-    pub(crate) fn strict() -> Self {
-        Self { is_lax: false, ..Self::default() }
+    /// At the start of a connection.
+    pub(crate) fn new() -> Self {
+        Self { entries: VecDeque::new(), most: 4_096 }
     }
 
     /// The entry with this index.
@@ -134,7 +123,8 @@ impl Model {
                 continue;
             }
             if first & 0xe0 == 0x20 {
-                if !self.is_lax && !fields.is_empty() {
+                // Only at the start (RFC 7541 section 4.2).
+                if !fields.is_empty() {
                     return None;
                 }
                 self.most = number(&mut block, 5).filter(|most| *most <= 4_096)?;
@@ -161,14 +151,4 @@ impl Model {
 
 fn size((name, value): &Field) -> usize {
     name.len() + value.len() + 32
-}
-
-/// Whether h2 accepts it. An invalid target only affects its stream.
-pub(crate) fn is_valid((name, value): &Field) -> bool {
-    match &name[..] {
-        b":method" => Method::from_bytes(value).is_ok(),
-        b":status" => StatusCode::from_bytes(value).is_ok(),
-        b":authority" | b":scheme" | b":path" | b":protocol" => std::str::from_utf8(value).is_ok(),
-        name => HeaderName::from_lowercase(name).is_ok() && HeaderValue::from_bytes(value).is_ok(),
-    }
 }

@@ -1,4 +1,4 @@
-//! The octets allowed in names and values, according to the types that h2 parses them into.
+//! The octets allowed in names and values, which are those of the types of the `http` crate.
 
 /// A set of properties of an octet, or of all octets of a text.
 pub(super) type Classes = u8;
@@ -12,10 +12,7 @@ pub(super) const METHOD: Classes = 4;
 /// Below 0x80.
 pub(super) const ASCII: Classes = 8;
 
-/// Allowed anywhere in a target, according to h2.
-pub(super) const TARGET: Classes = 16;
-
-pub(super) const ALL: Classes = NAME | VALUE | METHOD | ASCII | TARGET;
+pub(super) const ALL: Classes = NAME | VALUE | METHOD | ASCII;
 
 /// By octet.
 pub(super) static CLASSES: [Classes; 256] = classes();
@@ -41,9 +38,6 @@ const fn classes() -> [Classes; 256] {
         if octet.is_ascii() {
             classes[at] |= ASCII;
         }
-        if matches!(octet, b'!' | b'$'..=b';' | b'=' | b'?'..=b'_' | b'a'..=b'~') {
-            classes[at] |= TARGET;
-        }
         at += 1;
     }
     classes
@@ -51,7 +45,6 @@ const fn classes() -> [Classes; 256] {
 
 #[cfg(test)]
 mod tests {
-    use http::uri::PathAndQuery;
     use http::{HeaderName, HeaderValue, Method};
 
     use super::*;
@@ -64,11 +57,6 @@ mod tests {
             assert_eq!(is(NAME), HeaderName::from_lowercase(text).is_ok(), "{octet}");
             assert_eq!(is(VALUE), HeaderValue::from_bytes(text).is_ok(), "{octet}");
             assert_eq!(is(METHOD), Method::from_bytes(text).is_ok(), "{octet}");
-            let takes = |start: &[u8]| PathAndQuery::try_from(&[start, text].concat()[..]);
-            let is_whole = [&b"/"[..], b"/?"]
-                .iter()
-                .all(|start| takes(start).is_ok_and(|it| it.as_str().len() == start.len() + 1));
-            assert_eq!(is(TARGET), is_whole, "{octet}");
             assert_eq!(is(ASCII), std::str::from_utf8(text).is_ok(), "{octet}");
         }
     }

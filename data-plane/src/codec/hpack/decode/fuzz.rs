@@ -28,7 +28,7 @@ pub(super) struct Compared {
 
 impl Compared {
     pub(super) fn new() -> Self {
-        Self { decoder: Decoder::new(), model: Model::strict(), block: FieldBlock::default() }
+        Self { decoder: Decoder::new(), model: Model::new(), block: FieldBlock::default() }
     }
 
     /// Decodes a block. Returns what was decoded, unless it is broken.

@@ -7,7 +7,7 @@ use crate::codec::hpack::model::{Field, Model, STATIC};
 
 /// The fields of a block, according to the slow decoder.
 fn read(block: &[u8]) -> Vec<Field> {
-    Model::strict().read(block).unwrap()
+    Model::new().read(block).unwrap()
 }
 
 fn encoded(name: &[u8], value: &[u8]) -> BytesMut {
@@ -77,7 +77,7 @@ fn a_block_may_begin_with_the_end_of_the_table() {
     let mut out = BytesMut::new();
     no_table(&mut out);
     status(&mut out, 200);
-    let mut model = Model::strict();
+    let mut model = Model::new();
     model.read(b"\x40\x01a\x01b").unwrap();
     assert_eq!((model.read(&out).unwrap().len(), model.sizes()), (1, vec![]));
 }

@@ -1,5 +1,0 @@
-//! See `data_plane::fuzz::fields`.
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| data_plane::fuzz::fields(data));
