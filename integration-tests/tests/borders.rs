@@ -152,8 +152,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/local/stint.rs", &[Tokio]),
     ("data-plane/src/local*", &[]),
     ("data-plane/src/http*", &[Tokio, Hyper, Http, Rustls]),
-    ("data-plane/src/upstream/pool*", &[Tokio, Hyper, Http, Rustls, DashMap]),
-    ("data-plane/src/upstream*", &[Tokio, Hyper, Http, Rustls]),
+    ("data-plane/src/upstream*", &[Tokio, Rustls]),
     ("data-plane/src/tls*", &[Tokio, Rustls]),
     ("data-plane/src/worker*", &[Tokio, Rustls]),
     // The journal has messages of its own.
@@ -200,7 +199,6 @@ const DATA_PLANE: &[&str] = &[
     "codec/frame",
     "codec/hpack",
     "codec/h2",
-    "codec/heads",
     "codec/outgoing",
     "codec/stream",
     "codec",

@@ -38,13 +38,13 @@ pub(crate) const LISTENER: Listener = Listener {
         "upstream/retry_budget.rs",
         "upstream/call",
         "upstream/dial.rs",
-        "upstream/inbound.rs",
-        "upstream/incoming.rs",
+        "upstream/flow.rs",
+        "upstream/multiplexed.rs",
         "upstream/payload.rs",
         "upstream/payload/piped.rs",
         "upstream/liveness.rs",
         "upstream/send.rs",
-        "upstream/wire_stats.rs",
+        "upstream/strain.rs",
         "worker.rs",
         "worker/pace.rs",
     ],
@@ -148,7 +148,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "cancelled calls on a shared connection",
-        &["upstream::wire_stats::RESETS", "upstream::wire_stats::PERIOD"],
+        &["upstream::strain::RESETS", "upstream::strain::PERIOD"],
         &[
             "a_connection_is_worn_by_a_hundred_resets_in_thirty_seconds",
             "a_connection_of_which_many_calls_were_cancelled_takes_no_more_and_keeps_those_it_has",
@@ -156,7 +156,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "send window of a shared connection whose endpoint does not read",
-        &["upstream::wire_stats::FRAME", "upstream::wire_stats::STUCK"],
+        &["upstream::strain::FRAME", "upstream::strain::STUCK"],
         &["bodies_that_are_not_read_use_a_connection_up", "a_call_that_is_not_read_holds_up_no_other_one"],
     ),
     Row(
@@ -365,19 +365,23 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "small unread DATA frames (below 256 bytes), per HTTP/2 connection to an endpoint",
+        "receive windows for gRPC responses",
+        &["upstream::multiplexed::STREAM_WINDOW", "upstream::multiplexed::CONNECTION_WINDOW"],
         &[
-            "codec::frame::SMALL",
-            "upstream::incoming::AHEAD",
-            "upstream::incoming::BYTES_A_FRAME",
-            "upstream::incoming::MOST",
-        ],
-        &[
-            "inflow_limit_grows_with_received_bytes",
-            "a_burst_of_short_messages_is_a_call_like_any_other",
+            "responses_of_calls_that_are_not_read_are_charged",
             "an_answer_in_bytes_that_is_not_taken_leaves_its_neighbours_alone",
-            "a_body_in_bytes_that_is_buffered_or_streamed_arrives",
+            "windows_open_as_responses_are_read",
         ],
+    ),
+    Row(
+        "calls at a time on a shared connection",
+        &["upstream::multiplexed::STREAMS"],
+        &["no_more_calls_are_on_a_connection_than_its_endpoint_allows"],
+    ),
+    Row(
+        "request bodies handed to a shared connection",
+        &["upstream::flow::GIVEN"],
+        &["a_connection_that_is_stuck_or_has_much_is_given_nothing"],
     ),
     Row(
         "request body in its buffer",
@@ -444,8 +448,8 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "gRPC response head, or trailers",
-        &["upstream::wire_stats::LONGEST"],
-        &["fields_are_too_long_in_one_frame_or_in_several", "trailers_that_are_too_long_are_no_end"],
+        &["upstream::multiplexed::LIST", "upstream::multiplexed::BLOCK"],
+        &["malformed_responses_end_their_calls", "trailers_that_are_too_long_are_no_end"],
     ),
     Row(
         "interim (1xx) responses before the response",
@@ -523,14 +527,9 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "malformed HTTP/2 answers to calls that were cancelled",
-        &["upstream::inbound::MOST"],
-        &["faults_of_unclaimed_streams_are_forgotten"],
-    ),
-    Row(
         "header fields split over several HTTP/2 frames",
         &["codec::frame::LISTS", "codec::frame::LIST"],
-        &["no_more_is_held_than_h2_would_take", "blocks_of_several_frames"],
+        &["blocks_of_several_frames"],
     ),
     Row(
         "HTTP/2 control frames that a client does not read",
@@ -539,7 +538,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "reset HTTP/2 streams for which more may come",
-        &["codec::h2::connection::FORGOTTEN"],
+        &["codec::h2::connection::server::FORGOTTEN"],
         &["late_bodies_of_requests_that_were_refused_are_no_errors", "what_ends_a_stream_alone"],
     ),
     Row(
