@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use data_plane::local::{Budgets, Limits};
 use shared::budget::Budget;
+use shared::policy::LocationPolicy;
+use shared::resource::{PathType, Resource, Route};
+use socket2::{Domain, Socket, Type};
 use test_kit::client::frames::{
     Block, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PREFACE, RESET, WINDOW_UPDATE, frame,
 };
@@ -271,7 +274,7 @@ fn bomb(first: bool, references: usize) -> Vec<u8> {
 fn within(bytes: usize, origin: &Origin) -> (Proxy, Budgets) {
     let budgets = Budgets { bytes: Budget::new(bytes), ..Budgets::default() };
     let mut proxy = Proxy::within(Limits::default(), budgets.clone());
-    proxy.host("a.test", false, &[("/", shared::resource::PathType::Prefix, "echo")]);
+    proxy.host("a.test", false, &[("/", PathType::Prefix, "echo")]);
     proxy.endpoints("echo", &[origin.address]);
     (proxy, budgets)
 }
@@ -379,6 +382,28 @@ fn untaken_responses_are_buffered_within_the_limit() {
     eventually("all is given back", || budgets.bytes.used() == 0);
 }
 
+/// A client asks with a dozen bytes for a head of 4 kB. What its connection does not take is charged.
+#[test]
+fn redirects_that_nobody_reads_are_charged() {
+    let origin = Origin::says("hello");
+    let (mut proxy, budgets) = within(64 << 20, &origin);
+    let elsewhere = Some(format!("https://b.test/{}", "x".repeat(3_900)));
+    let policy = LocationPolicy { permanent_redirect: elsewhere, ..LocationPolicy::default() };
+    let paths = vec![to("/", PathType::Prefix, "echo")];
+    proxy.config(vec![("ingress/ns/i/a.test", Resource::Route(Route { paths, policy, ..Route::default() }))]);
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    socket.connect(&proxy.http.into()).unwrap();
+    let mut hostile = Frames::over(socket.into());
+    let ask = Block::request("HEAD", "a.test", "/").bytes().to_vec();
+    (0..900)
+        .for_each(|number| assert!(hostile.send(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, &ask)));
+    eventually("they are charged", || budgets.bytes.used() >= 64 * 1024);
+    assert_eq!(Client::new(proxy.http).get("/").status, 301);
+    drop(hostile);
+    eventually("all is given back", || budgets.bytes.used() == 0);
+}
+
 /// As a browser with paused videos, whose windows are full: each is a stream of its own (RFC 9113 section 5.2).
 #[test]
 fn answers_that_lie_on_one_connection_hold_up_no_other() {
@@ -438,7 +463,7 @@ fn without_memory_the_new_is_refused_and_the_rest_goes_on() {
     let origin = Origin::says("hello");
     let budgets = Budgets { bytes: Budget::new(16 * 1024), ..Budgets::default() };
     let mut proxy = Proxy::within(Limits::default(), budgets.clone());
-    proxy.host("a.test", false, &[("/", shared::resource::PathType::Prefix, "echo")]);
+    proxy.host("a.test", false, &[("/", PathType::Prefix, "echo")]);
     proxy.endpoints("echo", &[origin.address]);
     let held = budgets.bytes.take(15 * 1024).unwrap();
     let mut client = Client::new(proxy.http);

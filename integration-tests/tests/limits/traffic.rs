@@ -532,9 +532,13 @@ const ROWS: &[Row] = &[
         &["blocks_of_several_frames"],
     ),
     Row(
-        "HTTP/2 control frames that a client does not read",
-        &["codec::h2::outgoing::CONTROL"],
-        &["a_client_that_does_not_read_is_not_read"],
+        "HTTP/2 control frames that a peer does not read; with them heads, and data copied into their buffer",
+        &["codec::h2::outgoing::CONTROL", "codec::h2::outgoing::TEXT"],
+        &[
+            "a_client_that_does_not_read_is_not_read",
+            "a_client_that_reads_no_heads_is_not_read",
+            "a_list_that_is_too_large_is_answered",
+        ],
     ),
     Row(
         "reset HTTP/2 streams for which more may come",

@@ -11,7 +11,7 @@ pub(crate) const LISTENER: Listener = Listener {
         Row(
             "connections",
             &["webhook::room::CONNECTIONS"],
-            &["the_newest_connection_gets_in", "a_question_under_way_does_not_make_room"],
+            &["the_newest_connection_gets_in", "a_question_makes_room_once_it_is_answered_and_not_before"],
         ),
         Row(
             "connections of one address, before one of them makes room first; age up to which others make room",

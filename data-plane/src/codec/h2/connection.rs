@@ -55,6 +55,9 @@ pub(crate) trait Role: fmt::Debug + Sized {
     /// Whether what has come of a body is read although the rest does not come.
     const IS_READ_ON: bool;
 
+    /// Whether a peer is not read while it leaves much of what it is given unread: it has asked for that.
+    const HAS_ASKED: bool;
+
     /// Whether a body may come: the head has.
     fn may_have_data(message: &Self::Message) -> bool;
 
@@ -199,7 +202,7 @@ impl<R: Role> Connection<R> {
 
     /// Whether nothing should be read before something is written.
     pub(crate) fn is_full(&self) -> bool {
-        self.out.is_full()
+        self.out.is_full() || R::HAS_ASKED && self.out.is_long()
     }
 
     /// What is to be written next; how many slices.

@@ -21,6 +21,10 @@ const COPIED: usize = 1024;
 /// read the answers to what it sends.
 const CONTROL: usize = 4 * 1024;
 
+/// Bytes of all frames but large pieces of data that a client may leave unread: heads, of which it may have asked for many
+/// with few bytes.
+const TEXT: usize = 64 * 1024;
+
 // Types of frames.
 pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
@@ -51,6 +55,11 @@ impl Outgoing {
     /// Whether nothing more should be read before this is written.
     pub(super) fn is_full(&self) -> bool {
         self.control > CONTROL
+    }
+
+    /// Whether there is much but large pieces of data.
+    pub(super) fn is_long(&self) -> bool {
+        self.text.len() > TEXT
     }
 
     /// Frees the buffer, if nothing is in it.

@@ -196,6 +196,7 @@ async fn reply_to(
     response.head(&replied, bodiless)?;
     // It is in the buffer that the body is read into.
     drop(replied);
+    counted.streams().gave(HEAD);
     if bodiless {
         // What a backend sends after such a head is dropped; its connection is reused if there is nothing.
         let _ = body.buffered();
@@ -206,7 +207,6 @@ async fn reply_to(
         }
         return Ok(());
     }
-    counted.streams().gave(HEAD);
     let mut out = Out::new(response, Turn::new(counted.streams(), &server.local));
     let sent = send((&server.local, timer), read, &mut out, &mut body, &mut record.info).await;
     drop(body);

@@ -69,6 +69,7 @@ impl Role for Client {
     type Event = Infallible;
 
     const IS_READ_ON: bool = true;
+    const HAS_ASKED: bool = false;
 
     fn may_have_data(message: &Response) -> bool {
         message.has_begun

@@ -75,6 +75,7 @@ impl Role for Server {
     type Event = Opened;
 
     const IS_READ_ON: bool = false;
+    const HAS_ASKED: bool = true;
 
     fn may_have_data(_: &Request) -> bool {
         true
@@ -247,7 +248,8 @@ impl Connection<Server> {
         if fields.is_over() && !is_malformed {
             self.put_block(stream, true, |out| encode::status(out, TOO_LARGE));
             if !ended {
-                self.refuse(stream, ended, Reason::PROTOCOL_ERROR);
+                // The response is complete (RFC 9113 section 8.1).
+                self.refuse(stream, ended, Reason::NO_ERROR);
             }
             return None;
         }

@@ -8,6 +8,7 @@ use super::*;
 use crate::codec::frame::ACK;
 use crate::codec::h2::connection::AT_ONCE;
 use crate::codec::h2::outgoing::{SETTINGS, SLICES};
+use crate::codec::head::Known;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const LIMITS: Limits = Limits { stream: 100_000, window: 200_000, list: 4_000, block: 128 * 1024 };
@@ -347,9 +348,13 @@ fn a_list_that_is_too_large_is_answered() {
     assert!(status.ends_with(b"431"), "{status:?}");
     client.frame(HEADERS, END_HEADERS, 3, &large);
     let said = client.said();
-    assert_eq!((said[0].0, &said[1]), (HEADERS, &reset(3, Reason::PROTOCOL_ERROR)));
+    assert_eq!((said[0].0, &said[1]), (HEADERS, &reset(3, Reason::NO_ERROR)));
     client.frame(DATA, END_STREAM, 3, b"late");
     client.open(BOTH, 5, GET);
+    // Nor does whoever reads none of these answers cause more of them.
+    let many: Vec<u8> = (3..20_000).flat_map(|number| frame(HEADERS, BOTH, 2 * number + 1, &large)).collect();
+    assert_eq!(client.send(&many), Ok(vec![]));
+    assert!(client.connection.is_full() && client.input.len() > many.len() / 2);
 }
 
 #[test]
@@ -493,6 +498,26 @@ fn a_client_that_does_not_read_is_not_read() {
         assert_eq!(client.send(&[]), Ok(vec![]));
     }
     assert_eq!((answers, client.input.len()), (900, 0));
+}
+
+/// Heads of responses are as large as paths are, which a client refers to with one byte.
+#[test]
+fn a_client_that_reads_no_heads_is_not_read() {
+    let mut client = Client::greeted();
+    let mut streams = (0..200).map(|number| 2 * number + 1);
+    let stuck = streams.find(|stream| {
+        if client.send(&frame(HEADERS, BOTH, *stream, GET)) == Ok(vec![]) {
+            return true;
+        }
+        let location = [b'x'; 4_000];
+        let write = |out: &mut BytesMut| encode::field(out, Known::Location, b"location", &location);
+        client.connection.fields(*stream, true, write).unwrap();
+        client.connection.drop_response(*stream);
+        false
+    });
+    assert!(stuck.is_some_and(|stream| stream < 2 * 30), "{stuck:?}");
+    client.said();
+    assert_eq!(client.send(&[]), Ok(vec![stuck.unwrap()]));
 }
 
 /// However many come before anything is served: what is not begun yet is bounded, too.
