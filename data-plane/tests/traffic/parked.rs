@@ -8,7 +8,7 @@ use data_plane::local::{Budgets, Limits};
 use shared::budget::Budget;
 use shared::policy::LocationPolicy;
 use test_kit::certificates::Authority;
-use test_kit::client::frames::{DATA, END_HEADERS, END_STREAM, HEADERS};
+use test_kit::client::frames::{DATA, END_HEADERS, END_STREAM, HEADERS, RESET};
 
 use super::client_certs::{self, Secure};
 use super::harness::*;
@@ -40,6 +40,28 @@ fn alone(limits: Limits, places: usize) -> (Proxy, Budgets) {
         ..Budgets::default()
     };
     (Proxy::within(limits, budgets.clone()), budgets)
+}
+
+/// A browser does so when a page is left while it loads.
+#[test]
+fn a_client_is_idle_that_has_cancelled_its_last_request() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::new(move |_| {
+        let _ = wait.lock().unwrap().recv();
+        (ok("late"), true)
+    });
+    let proxy = Proxy::serving(lasting(), &[origin.address]);
+    for flags in [END_HEADERS, END_HEADERS | END_STREAM] {
+        let mut client = Frames::new(&proxy);
+        assert!(client.send(HEADERS, flags, 1, &get()));
+        eventually("it is served", || proxy.metrics.busy() == 1);
+        assert!(client.send(RESET, 0, 1, &8_u32.to_be_bytes()));
+        parked(&proxy, 1);
+        drop(client);
+        parked(&proxy, 0);
+    }
+    drop(go);
 }
 
 #[test]

@@ -344,6 +344,8 @@ impl Connection<Server> {
         // The response was complete before the request (RFC 9113 section 8.1).
         self.reset(stream, Reason::NO_ERROR);
         self.remove(stream);
+        // Without streams its task waits for other things.
+        self.wake();
     }
 }
 

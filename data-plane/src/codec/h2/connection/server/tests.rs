@@ -1,5 +1,7 @@
 use std::io::IoSlice;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
@@ -127,6 +129,15 @@ impl Client {
 
     fn end(&mut self, stream: u32) -> Poll<Option<Result<Bytes, Cut>>> {
         self.connection.poll_data(stream, &Context::from_waker(Waker::noop()))
+    }
+}
+
+/// Whether a task was woken.
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -460,6 +471,20 @@ fn what_a_client_sends_on_a_stream_that_it_has_reset() {
         let trailers = frame(HEADERS, BOTH, 1, &[]);
         assert_eq!(client.send(&trailers), Err(Reason::STREAM_CLOSED));
     }
+}
+
+#[test]
+fn who_writes_is_woken_when_the_last_handle_of_a_stream_is_gone() {
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut client = Client::greeted();
+    client.open(END_HEADERS, 1, POST);
+    client.frame(RST_STREAM, 0, 1, &number(Reason::CANCEL.0));
+    client.connection.wait(&Context::from_waker(&waker));
+    client.connection.drop_body(1);
+    assert!(!woken.0.load(Ordering::Relaxed));
+    client.connection.drop_response(1);
+    assert!(woken.0.load(Ordering::Relaxed));
 }
 
 #[test]
