@@ -5,8 +5,10 @@ use shared::policy::{
     ShortcutTest, Shortcuts, StatusList, TextList,
 };
 use shared::resource::{Backend, Denial, Host, PathType, Resource, Route, Settings};
+use test_kit::client::frames::{Block, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RESET};
 
 use super::harness::*;
+use super::hostile::{Frames, get};
 
 fn says(status: u32, text: &str) -> Shortcut {
     Shortcut { status, text: (!text.is_empty()).then(|| text.into()), ..Shortcut::default() }
@@ -257,6 +259,29 @@ fn a_connection_is_closed_without_a_word_by_408_444_and_499() {
             assert_eq!(client.receive(false).unwrap().status, 404);
         }
         assert!(origin.seen().is_empty());
+    }
+}
+
+/// A connection may be that of a balancer, with the requests of many.
+#[test]
+fn over_http_2_it_ends_the_stream_alone() {
+    let origin = Origin::says("here");
+    for (status, code) in [(408, 2), (444, 1), (499, 2)] {
+        let shortcuts = Some(Shortcuts {
+            shortcuts: vec![],
+            blocks: vec![block(ShortcutPath::Exact, "/bot", vec![says(status, "")])],
+        });
+        let proxy = serving(shortcuts, "/", LocationPolicy::default(), &origin);
+        let mut client = Frames::new(&proxy);
+        let bot = Block::request("GET", "a.test", "/bot").bytes().to_vec();
+        for stream in (1..400).step_by(2) {
+            assert!(client.send(HEADERS, END_HEADERS | END_STREAM, stream, &bot));
+            let reset =
+                std::iter::from_fn(|| client.next()).find(|(kind, ..)| [RESET, GOAWAY].contains(kind));
+            assert_eq!(reset, Some((RESET, stream, vec![0, 0, 0, code])), "{status}");
+        }
+        assert!(client.send(HEADERS, END_HEADERS | END_STREAM, 401, &get()));
+        assert!(std::iter::from_fn(|| client.next()).any(|(kind, stream, _)| (kind, stream) == (DATA, 401)));
     }
 }
 

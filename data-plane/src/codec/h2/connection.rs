@@ -67,8 +67,14 @@ pub(crate) trait Role: fmt::Debug + Sized {
     /// Whether nothing more is read.
     fn has_enough(&self) -> bool;
 
+    /// A stream is reset for what its peer has sent.
+    fn blame(&mut self, reason: Reason);
+
+    /// What was done for a stream is in vain, because its peer has sent what it may not.
+    fn waste(&mut self);
+
     /// A stream is reset by us. `is_complete`: its peer has sent all of it.
-    fn reset(&mut self, stream: u32, reason: Reason, is_complete: bool);
+    fn reset(&mut self, stream: u32, is_complete: bool);
 
     /// Fields were written.
     fn wrote_fields(&mut self, stream: u32);
@@ -270,19 +276,27 @@ impl<R: Role> Connection<R> {
         }
     }
 
-    /// Resets a stream.
+    /// Resets a stream for what its peer has sent.
     fn reset_stream(&mut self, stream: u32, reason: Reason) {
         self.reset_for(stream, reason, Cut::Gone);
     }
 
-    /// Resets a stream, whose task is told that.
+    /// The same; its task is told why.
     fn reset_for(&mut self, stream: u32, reason: Reason, why: Cut) {
+        if !self.is_over {
+            self.role.blame(reason);
+            self.close_for(stream, reason, why);
+        }
+    }
+
+    /// Resets a stream, whoever has caused that.
+    fn close_for(&mut self, stream: u32, reason: Reason, why: Cut) {
         if self.is_over {
             return;
         }
         self.out.reset(stream, reason);
         let is_complete = self.stream(stream).is_none_or(|it| it.has_come || it.is_cut);
-        self.role.reset(stream, reason, is_complete);
+        self.role.reset(stream, is_complete);
         self.cut(stream, why);
         self.wake();
     }

@@ -138,6 +138,11 @@ impl Response {
         self.link.connection.borrow_mut().fields(self.stream, true, write).map_err(gone)
     }
 
+    /// Resets its stream, if that has not ended, because the configuration asks for that.
+    pub(super) fn close(&self, reason: Reason) {
+        self.link.connection.borrow_mut().close(self.stream, reason);
+    }
+
     /// Resets its stream, if that has not ended.
     pub(super) fn reset(&self, reason: Reason) {
         self.link.connection.borrow_mut().reset(self.stream, reason);

@@ -107,15 +107,16 @@ pub(super) async fn serve(
     };
     if let Some(why) = reply.untold {
         record.info.untold(why);
-        return response.reset(match why {
-            Untold::Failed(Kind::ClientGone) => reason(Kind::ClientGone),
+        return match why {
+            Untold::Failed(Kind::ClientGone) => response.reset(reason(Kind::ClientGone)),
             Untold::Failed(kind) => {
                 link.count_reset();
-                reason(kind)
+                response.reset(reason(kind));
             }
             // As nginx does.
-            Untold::Said(_) => Reason::PROTOCOL_ERROR,
-        });
+            Untold::Said(444) => response.close(Reason::PROTOCOL_ERROR),
+            Untold::Said(_) => response.close(Reason::INTERNAL_ERROR),
+        };
     }
     if reply.head.status == MISDIRECTED && reply.close {
         link.misdirected();

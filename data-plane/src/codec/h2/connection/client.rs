@@ -87,7 +87,11 @@ impl Role for Client {
         false
     }
 
-    fn reset(&mut self, _: u32, _: Reason, _: bool) {
+    fn blame(&mut self, _: Reason) {}
+
+    fn waste(&mut self) {}
+
+    fn reset(&mut self, _: u32, _: bool) {
         self.counts.resets += 1;
     }
 

@@ -201,6 +201,10 @@ impl<R: Role> Connection<R> {
             }
         }
         if let Err(reason) = held {
+            if self.place(stream).is_some() {
+                // No peer may send this.
+                self.role.waste();
+            }
             self.reset_stream(stream, reason);
         }
         self.widen_stream(stream);

@@ -89,8 +89,16 @@ impl Role for Server {
         self.frames.abuse().is_some()
     }
 
-    fn reset(&mut self, stream: u32, reason: Reason, is_complete: bool) {
+    fn blame(&mut self, reason: Reason) {
         self.frames.sent_reset(reason);
+    }
+
+    fn waste(&mut self) {
+        // As by a reset of the client's own (CVE-2025-8671).
+        self.frames.reset();
+    }
+
+    fn reset(&mut self, stream: u32, is_complete: bool) {
         if !is_complete {
             self.forget(stream);
         }
@@ -265,7 +273,8 @@ impl Connection<Server> {
     /// Resets a stream that was not begun.
     fn refuse(&mut self, stream: u32, ended: bool, reason: Reason) {
         self.out.reset(stream, reason);
-        self.role.reset(stream, reason, ended);
+        self.role.blame(reason);
+        self.role.reset(stream, ended);
     }
 
     /// So many bytes of a body are still to come, says its head.
@@ -324,6 +333,13 @@ impl Connection<Server> {
         match self.stream(stream) {
             Some(it) if !it.is_cut => wait(&mut it.writer, cx),
             _ => Poll::Ready(()),
+        }
+    }
+
+    /// Resets a stream, if that is not done, for no fault of the client.
+    pub(crate) fn close(&mut self, stream: u32, reason: Reason) {
+        if self.stream(stream).is_some_and(|it| !it.is_closed()) {
+            self.close_for(stream, reason, Cut::Gone);
         }
     }
 

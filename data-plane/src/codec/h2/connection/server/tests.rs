@@ -473,6 +473,37 @@ fn what_a_client_sends_on_a_stream_that_it_has_reset() {
     }
 }
 
+/// Each has the endpoint's work thrown away, as a reset by the client has.
+#[test]
+fn data_behind_the_end_of_requests_is_abuse() {
+    let mut client = Client::greeted();
+    for number in 0..200 {
+        assert_eq!(client.connection.abuse(), None, "{number}");
+        client.open(BOTH, 2 * number + 1, GET);
+        client.frame(DATA, 0, 2 * number + 1, b"x");
+        client.connection.drop_response(2 * number + 1);
+    }
+    assert_eq!(client.connection.abuse(), Some(Abuse::Resets));
+}
+
+#[test]
+fn only_resets_for_its_errors_count_against_a_client() {
+    for (is_its_error, abuse) in [(false, None), (true, Some(Abuse::Malformed))] {
+        let mut client = Client::greeted();
+        for number in 0..150 {
+            let stream = 2 * number + 1;
+            client.send(&frame(HEADERS, BOTH, stream, GET)).unwrap();
+            match is_its_error {
+                true => client.connection.reset(stream, Reason::PROTOCOL_ERROR),
+                false => client.connection.close(stream, Reason::PROTOCOL_ERROR),
+            }
+            client.connection.drop_response(stream);
+            client.said();
+        }
+        assert_eq!(client.connection.abuse(), abuse);
+    }
+}
+
 #[test]
 fn who_writes_is_woken_when_the_last_handle_of_a_stream_is_gone() {
     let woken = Arc::new(Woken(AtomicBool::new(false)));
