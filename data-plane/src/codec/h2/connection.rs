@@ -82,6 +82,9 @@ pub(crate) trait Role: fmt::Debug + Sized {
     /// Data was written.
     fn wrote_data(&mut self);
 
+    /// The connection is idle.
+    fn let_go(&mut self);
+
     /// Whether more may come for a stream that there is not, and is no error.
     fn is_late(&self, stream: u32) -> bool;
 
@@ -197,6 +200,7 @@ impl<R: Role> Connection<R> {
         self.waker = None;
         self.out.let_go();
         if self.streams.is_empty() {
+            self.role.let_go();
             (self.streams, self.queue) = (Vec::new(), VecDeque::new());
         }
     }

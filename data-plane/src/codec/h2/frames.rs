@@ -140,6 +140,18 @@ impl Frames {
         }
     }
 
+    /// All streams have ended: what is reset of them from now on is no work in vain.
+    pub(super) fn let_go(&mut self) {
+        self.aged = self.young.back().map_or(self.aged, |(_, last)| *last);
+        (self.young, self.answered) = (VecDeque::new(), BTreeSet::new());
+    }
+
+    /// How many streams are remembered.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> usize {
+        self.young.capacity() + self.answered.len()
+    }
+
     /// Counts a head of ours, or trailers.
     pub(super) fn responded(&mut self, stream: u32) {
         self.useful += 1;

@@ -99,6 +99,8 @@ impl Role for Client {
 
     fn wrote_data(&mut self) {}
 
+    fn let_go(&mut self) {}
+
     fn is_late(&self, _: u32) -> bool {
         // Calls are given up at any time, and their peer learns of it later.
         true

@@ -112,6 +112,10 @@ impl Role for Server {
         self.frames.sent_data();
     }
 
+    fn let_go(&mut self) {
+        self.frames.let_go();
+    }
+
     fn is_late(&self, stream: u32) -> bool {
         matches!(self.leaving, Leaving::Told(last) if stream > last) || self.forgotten.contains(&stream)
     }
@@ -121,7 +125,11 @@ impl Role for Server {
     }
 
     fn last(connection: &Connection<Self>) -> u32 {
-        connection.newest
+        match connection.role.leaving {
+            // It may have sent later ones elsewhere by now (RFC 9113 section 6.8).
+            Leaving::Told(last) => last,
+            Leaving::No | Leaving::Announced => connection.newest,
+        }
     }
 
     fn block(

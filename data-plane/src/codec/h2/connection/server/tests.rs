@@ -538,7 +538,15 @@ fn a_goodbye_has_two_parts() {
     client.respond(1, true);
     assert!(!client.connection.is_over());
     client.frame(HEADERS, BOTH, 3, &[0xbe]);
-    client.respond(3, true);
+    // It is not told of a later stream, whatever ends the connection.
+    client.connection.end(Reason::PROTOCOL_ERROR);
+    assert_eq!(client.said(), [(GOAWAY, 0, 0, [number(3), number(1)].concat())]);
+    let mut client = Client::greeted();
+    client.open(BOTH, 1, GET);
+    client.connection.leave();
+    client.frame(PING, ACK, 0, &GOODBYE);
+    assert!(!client.connection.is_over());
+    client.respond(1, true);
     assert!(client.connection.is_over());
 }
 
@@ -596,7 +604,9 @@ fn an_idle_connection_holds_no_buffer() {
     client.connection.data(1, Bytes::from(vec![b'x'; 20_000]), true).unwrap();
     client.connection.drop_response(1);
     assert_eq!(client.said().len(), 3);
+    assert_ne!(client.connection.role.frames.memory(), 0);
     client.connection.let_go();
+    assert_eq!(client.connection.role.frames.memory(), 0);
     assert!(client.connection.streams.capacity() == 0 && client.connection.queue.capacity() == 0);
     assert_eq!(client.connection.out.capacity(), 0);
 }
