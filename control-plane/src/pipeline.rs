@@ -228,6 +228,7 @@ impl Pipeline {
     }
 
     async fn compile(&mut self) {
+        self.index.pass_time(clock::wall());
         loop {
             let begun = self.turn;
             if self.index.compile(|| begun.elapsed() >= TURN) {

@@ -21,8 +21,11 @@ const SOON: i64 = 10 * 24 * 60 * 60;
 /// The certificates that are shown, and the time as far as it was told.
 #[derive(Debug, Default)]
 pub(super) struct Lives {
+    /// The time by which all were judged, and the time for those that come now.
+    judged: Option<Timestamp>,
     now: Option<Timestamp>,
-    of: HashMap<ObjectName, Life>,
+    /// With the time when each came, if that was since.
+    of: HashMap<ObjectName, (Life, Option<Timestamp>)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,24 +40,30 @@ impl Lives {
     /// Notes the certificate of a Secret.
     pub(super) fn set(&mut self, name: &ObjectName, life: Option<Life>) {
         match life {
-            Some(life) => _ = self.of.insert(name.clone(), life),
+            Some(life) => _ = self.of.insert(name.clone(), (life, self.now)),
             None => _ = self.of.remove(name),
         }
     }
 
     /// Sets the time. Returns the Secrets for which that makes a difference.
     fn set_time(&mut self, now: Timestamp) -> Vec<ObjectName> {
-        let before = self.now.replace(now);
-        let differs = |life: &Life| before.is_none_or(|before| stage(life, before) != stage(life, now));
-        let changed = self.of.iter().filter(|(_, life)| differs(life));
-        changed.map(|(name, _)| name.clone()).collect()
+        self.now = Some(now);
+        let judged = self.judged.replace(now);
+        let mut changed = Vec::new();
+        for (name, (life, came)) in &mut self.of {
+            let before = came.take().or(judged);
+            if before.is_none_or(|before| stage(life, before) != stage(life, now)) {
+                changed.push(name.clone());
+            }
+        }
+        changed
     }
 
     /// What the owner of a Secret is told.
     pub(super) fn fault(&self, name: &ObjectName) -> Option<Fault> {
-        let (life, now) = self.of.get(name).zip(self.now)?;
+        let (life, came) = self.of.get(name)?;
         let Life { begins, ends } = life;
-        let reason = match stage(life, now) {
+        let reason = match stage(life, came.or(self.judged)?) {
             Stage::Fine => return None,
             Stage::Early => {
                 format!("the certificate is not valid before {begins}: clients refuse it until then")
@@ -80,6 +89,11 @@ fn stage(Life { begins, ends }: &Life, now: Timestamp) -> Stage {
 }
 
 impl Index {
+    /// Tells the time for Secrets that come next: a certificate that was issued a moment ago is valid.
+    pub fn pass_time(&mut self, now: SystemTime) {
+        self.secrets.lives.now = Timestamp::try_from(now).ok();
+    }
+
     /// Tells the time; every hour or so is often enough. It changes problems alone, with the next commit.
     pub fn set_time(&mut self, now: SystemTime) {
         if let Ok(now) = Timestamp::try_from(now) {
@@ -120,5 +134,19 @@ mod tests {
             let (is_changed, over) = told(days * DAY + DAY + 1);
             assert!(is_changed && over.ends_with(": clients refuse it"), "{days}: {over}");
         }
+    }
+
+    #[test]
+    fn a_certificate_is_judged_by_the_time_when_it_came() {
+        let name = ObjectName::new("n", "cert");
+        let life = Life { begins: at(1_800), ends: at(1_000_000_000) };
+        let mut lives = Lives::default();
+        lives.set_time(at(0));
+        for (now, is_early) in [(1_799, true), (1_800, false)] {
+            lives.now = Some(at(now));
+            lives.set(&name, Some(life));
+            assert_eq!(lives.fault(&name).is_some(), is_early, "{now}");
+        }
+        assert_eq!(lives.set_time(at(3_600)), []);
     }
 }
