@@ -277,7 +277,7 @@ fn invalid_fastcgi_response_is_502() {
         ("an end alone", end.clone()),
         ("errors alone", [errors, end.clone()].concat()),
         ("no head", saying(&["X-A: 1\r\n"])),
-        ("no field", saying(&["hello\r\n\r\n"])),
+        ("a framing field without a colon", saying(&["Content-Length 5\r\n\r\nhello"])),
         ("a status of none", saying(&["Status: 101 Go\r\n\r\n"])),
         ("a long head", saying(&[&long])),
         ("another request", [&[1, 6, 0, 2, 0, 1, 0, 0, b'x'][..], &end].concat()),

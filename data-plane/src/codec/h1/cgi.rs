@@ -95,11 +95,15 @@ fn http(head: &[u8]) -> Result<BytesMut, HeadError> {
         if line.is_empty() {
             break;
         }
-        let colon = line.iter().position(|byte| *byte == b':').ok_or(HeadError::Field)?;
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        // What is no field, as a status line of the application's own, is left to the reader of HTTP.
+        let (name, value) = match memchr::memchr(b':', line) {
+            Some(colon) => (&line[..colon], line[colon + 1..].trim_ascii()),
+            None => (line, &b""[..]),
+        };
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
         if is(b"status") {
-            status = Some(value);
+            // As in nginx, the first one.
+            status.get_or_insert(value);
         }
         moved |= is(b"location");
         if !LEFT_OUT.iter().any(|other| is(other)) {
@@ -169,6 +173,9 @@ mod tests {
             ("Location: /x\r\n\r\n", 302, ""),
             ("Location: /x\r\nSTATUS:201\r\n\r\n", 201, ""),
             ("\r\nno fields", 200, "no fields"),
+            ("HTTP/1.0 200 OK\nContent-Type: text/plain\n\nhello", 200, "hello"),
+            ("HTTP/1.1 404 Not Found\r\nStatus: 404 Not Found\r\n\r\n", 404, ""),
+            ("Status: 403 A\r\nStatus: 404 B\r\n\r\n", 403, ""),
         ] {
             for cut in [1, 7, 10_000] {
                 let (head, seen) = read(&answer(output), cut).unwrap();
@@ -229,7 +236,8 @@ mod tests {
         for output in [
             "",
             "X-A: 1\r\n",
-            "no colon\r\n\r\n",
+            "Status\r\n\r\n",
+            "Content-Length 5\r\n\r\nhello",
             "X A: 1\r\n\r\n",
             "Status: abc\r\n\r\n",
             "Status: 2000\r\n\r\n",

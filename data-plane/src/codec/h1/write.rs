@@ -110,6 +110,15 @@ pub(crate) fn write_response(
             put_field(out, b"Upgrade", protocol);
         }
         _ if (100..200).contains(&head.status) => {}
+        // Which protocols there are is what the response is about (RFC 9110 section 15.5.22).
+        (Some(protocols), 426) => {
+            put_field(
+                out,
+                b"Connection",
+                if keep_alive { b"keep-alive, upgrade" } else { b"close, upgrade" },
+            );
+            put_field(out, b"Upgrade", protocols);
+        }
         // As in nginx, also where HTTP/1.1 does not need it: health checks and old clients look for it.
         _ if keep_alive => out.put_slice(b"Connection: keep-alive\r\n"),
         _ => out.put_slice(b"Connection: close\r\n"),

@@ -156,6 +156,18 @@ fn a_response_fits_its_client() {
         answer(&switched, v11, false, true).0,
         "HTTP/1.1 101 Switching Protocols|Connection: upgrade|Upgrade: websocket||"
     );
+    // RFC 9110 section 15.5.22.
+    let required = backend(
+        "HTTP/1.1 426 Upgrade Required\r\nUpgrade: TLS/1.2, HTTP/1.1\r\nConnection: Upgrade\r\nContent-Length: 0\r\n\r\n",
+    );
+    for (keep_alive, option) in [(true, "keep-alive"), (false, "close")] {
+        assert_eq!(
+            answer(&required, v11, false, keep_alive).0,
+            format!(
+                "HTTP/1.1 426 Upgrade Required|Connection: {option}, upgrade|Upgrade: TLS/1.2, HTTP/1.1|Content-Length: 0||"
+            )
+        );
+    }
 }
 
 #[test]
