@@ -20,6 +20,7 @@ pub(crate) use connection::client::{Client, Counts};
 pub(crate) use connection::server::fuzz as server_fuzz;
 pub(crate) use connection::server::{Opened, Server};
 pub(crate) use connection::{Connection, Limits, Role, wanted};
+pub(crate) use frames::Abuse;
 pub(crate) use outgoing::SLICES;
 pub(crate) use stream::Cut;
 

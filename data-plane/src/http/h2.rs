@@ -22,7 +22,7 @@ use super::patience::hear_out;
 use super::peer::Peer;
 use crate::codec::frame::most_split;
 use crate::codec::guard::Limits as HeadLimits;
-use crate::codec::h2::{self, Connection, Limits, Opened, Reason, wanted};
+use crate::codec::h2::{self, Abuse, Connection, Limits, Opened, Reason, wanted};
 use crate::codec::head::Framing;
 use crate::codec::hpack::block::FieldBlock;
 use crate::codec::stream::{FrameWriter, ROOM, Stream, make_room, poll_fill};
@@ -378,8 +378,13 @@ impl<S: Stream> Serving<S> {
         {
             debug!(client = %self.peer.address(), reason = abuse.as_str(), "HTTP/2 connection sent away");
             self.server.local.metrics.sent_away.add(1);
-            (self.sent_away, self.leaving) = (true, true);
-            self.connection().end(Reason::ENHANCE_YOUR_CALM);
+            self.leaving = true;
+            // Behind a balancer or in a gRPC client, which gives up calls at their deadlines, others have streams here.
+            let goes_on = abuse == Abuse::Resets && self.connection().turn_away(Reason::ENHANCE_YOUR_CALM);
+            if !goes_on {
+                self.sent_away = true;
+                self.connection().end(Reason::ENHANCE_YOUR_CALM);
+            }
             return true;
         }
         if (self.server.local.closing() || self.link.is_misdirected()) && !self.leaving {

@@ -122,6 +122,51 @@ fn resets_of_streams_just_opened_end_the_connection() {
     assert_eq!(Client::new(proxy.http).get("/").status, 200);
 }
 
+/// A gRPC client resets its calls at their deadlines. In a moment when an endpoint is slow these are many, and it lost all
+/// that it had on the connection.
+#[test]
+fn who_resets_too_much_begins_nothing_more_and_gets_what_was_begun() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::new(move |request| {
+        let body = "x".repeat(200_000);
+        if request.line().contains("/slow") {
+            let _ = wait.lock().unwrap().recv();
+        }
+        (ok(&body), true)
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Frames::new(&proxy);
+    assert!(client.send(HEADERS, END_HEADERS | END_STREAM, 1, &get()));
+    let mut length = 0;
+    let slow = Block::request("GET", "a.test", "/slow").bytes().to_vec();
+    for number in 1..=200 {
+        assert!(client.send(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, &slow));
+        assert!(client.send(RESET, 0, 2 * number + 1, &8_u32.to_be_bytes()));
+    }
+    let mut goodbye = None;
+    while length < 200_000 {
+        let (kind, stream, payload) = client.next().expect("it goes on");
+        match kind {
+            DATA => {
+                assert_eq!(stream, 1);
+                length += payload.len();
+                let grown = (payload.len() as u32).to_be_bytes();
+                // An empty frame grows nothing.
+                if !payload.is_empty() {
+                    assert!([0, 1].into_iter().all(|it| client.send(WINDOW_UPDATE, 0, it, &grown)));
+                }
+            }
+            GOAWAY => goodbye = Some(payload),
+            _ => {}
+        }
+    }
+    let goodbye = goodbye.expect("it is told");
+    assert_eq!(goodbye[4..8], CALM.to_be_bytes());
+    while client.next().is_some() {}
+    drop(go);
+}
+
 /// Streams that are reset before they were processed, and those that the proxy had to reset.
 #[test]
 fn resets_at_once_and_resets_of_ours_end_the_connection() {

@@ -85,7 +85,7 @@ impl Frames {
     pub(super) fn read(&mut self, frame: Frame, now: Instant) {
         if now.duration_since(self.since) >= PERIOD {
             self.since = now;
-            (self.started, self.reset, self.caused, self.idle, self.useful) = (0, 0, 0, 0, 0);
+            self.forgive();
         }
         match frame.kind {
             Kind::Headers => {
@@ -108,6 +108,11 @@ impl Frames {
             | Kind::WindowUpdate
             | Kind::Other => self.idle += 1,
         }
+    }
+
+    /// Counts anew.
+    pub(super) fn forgive(&mut self) {
+        (self.started, self.reset, self.caused, self.idle, self.useful) = (0, 0, 0, 0, 0);
     }
 
     /// Notes when a stream was opened. Clients number them in ascending order; a lower number is that of trailers.

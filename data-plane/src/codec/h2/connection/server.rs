@@ -249,12 +249,25 @@ impl Connection<Server> {
         }
     }
 
+    /// Begins no more streams, for this reason; those that there are go on, and from now on the client is judged anew.
+    /// False: it was told already.
+    pub(crate) fn turn_away(&mut self, reason: Reason) -> bool {
+        if self.is_over || matches!(self.role.leaving, Leaving::Told(_)) {
+            return false;
+        }
+        self.role.leaving = Leaving::Told(self.newest);
+        self.out.goaway(self.newest, reason);
+        self.role.frames.forgive();
+        true
+    }
+
     fn request(&mut self, head: Head, fields: &FieldBlock) -> Option<Opened> {
         let Head { stream, is_end: ended, is_malformed } = head;
         self.newest = stream;
         self.role.opened += 1;
         if self.role.is_leaving() {
-            // It will be sent again on another connection.
+            // It will be sent again on another connection. Who goes on regardless is no client.
+            self.role.frames.reset();
             return None;
         }
         if self.open >= self.role.most as usize {
