@@ -387,7 +387,7 @@ impl<S: Stream> Serving<S> {
             }
             return true;
         }
-        if (self.server.local.closing() || self.link.is_misdirected()) && !self.leaving {
+        if (self.server.local.closing() || self.link.is_outdated()) && !self.leaving {
             self.leave();
             return true;
         }

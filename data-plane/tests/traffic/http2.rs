@@ -15,9 +15,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls_pki_types::ServerName;
 use shared::policy::{Buffers, LocationPolicy};
 use shared::resource::PathType;
+use test_kit::certificates::Authority;
 use test_kit::client::tls::trusting;
 use tokio::net::TcpStream;
 
+use super::client_certs;
 use super::harness::*;
 
 type Sender = SendRequest<Full<Bytes>>;
@@ -182,18 +184,13 @@ async fn over(stream: tokio_rustls::client::TlsStream<TcpStream>, h2: bool) -> R
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
 fn over_tls_a_connection_goes_on_that_was_parked() {
     let origin = Origin::says("hello");
     let mut proxy = Proxy::start();
     proxy.host("a.test", true, &[("/", PathType::Prefix, "echo")]);
     proxy.endpoints("echo", &[origin.address]);
     run(async {
-        let stream = TcpStream::connect(proxy.https).await.unwrap();
-        let connector = tokio_rustls::TlsConnector::from(Arc::new(trusting(&[b"h2"])));
-        let stream = connector.connect(ServerName::try_from("a.test").unwrap(), stream).await.unwrap();
-        let (mut sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
+        let mut sender = by_name(&proxy, "a.test").await;
         for _ in 0..3 {
             let mut get = request(Method::GET, "https://a.test/", "");
             // The second time it is a reference to the first.
@@ -206,6 +203,36 @@ fn over_tls_a_connection_goes_on_that_was_parked() {
     });
     assert_eq!(origin.seen().iter().filter(|seen| seen.all("x-long")[0].len() == 1_000).count(), 3);
     assert_eq!(proxy.metrics.worker(0).accepted.value(), 1);
+}
+
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+async fn by_name(proxy: &Proxy, name: &'static str) -> Sender {
+    let stream = TcpStream::connect(proxy.https).await.unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(trusting(&[b"h2"])));
+    let stream = connector.connect(ServerName::try_from(name).unwrap(), stream).await.unwrap();
+    let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+/// Browsers send what is for other names of a certificate on a connection that they have.
+#[test]
+fn a_request_for_another_host_ends_no_connection() {
+    let (authority, origin) = (Authority::new("one"), Origin::says("in"));
+    let mut proxy = client_certs::proxy(&origin, client_certs::asking(), &authority);
+    run(async {
+        let mut sender = by_name(&proxy, "b.test").await;
+        let mut ask = async |uri| sender.send_request(request(Method::GET, uri, "")).await.unwrap().status();
+        for _ in 0..3 {
+            assert_eq!([ask("https://b.test/").await, ask("https://a.test/").await], [200, 421]);
+        }
+        // Its own host asks for a certificate now: without an end, it would be 421 for ever.
+        proxy.config(vec![("b.test", client_certs::host(Some(client_certs::asking()), false))]);
+        assert_eq!(ask("https://b.test/").await, 421);
+        while !sender.is_closed() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
 }
 
 #[test]

@@ -17,12 +17,12 @@ use crate::codec::hpack::encode;
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) connection: RefCell<Connection<Server>>,
-    misdirected: Cell<bool>,
+    outdated: Cell<bool>,
 }
 
 impl Link {
     pub(super) fn new(connection: Connection<Server>) -> Rc<Self> {
-        Rc::new(Self { connection: RefCell::new(connection), misdirected: Cell::new(false) })
+        Rc::new(Self { connection: RefCell::new(connection), outdated: Cell::new(false) })
     }
 
     /// Counts a stream that we reset because of the client's behaviour.
@@ -30,14 +30,14 @@ impl Link {
         self.connection.borrow_mut().count_reset();
     }
 
-    /// Notes a 421 response: the client should open a new connection.
-    pub(super) fn misdirected(&self) {
-        self.misdirected.set(true);
+    /// Notes that its host asks for another handshake by now: the client should open a new connection.
+    pub(super) fn outdated(&self) {
+        self.outdated.set(true);
     }
 
-    /// Whether there was one.
-    pub(super) fn is_misdirected(&self) -> bool {
-        self.misdirected.get()
+    /// Whether that is so.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.outdated.get()
     }
 }
 

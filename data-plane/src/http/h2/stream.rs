@@ -118,8 +118,8 @@ pub(super) async fn serve(
             Untold::Said(_) => response.close(Reason::INTERNAL_ERROR),
         };
     }
-    if reply.head.status == MISDIRECTED && reply.close {
-        link.misdirected();
+    if reply.head.status == MISDIRECTED && reply.close && is_for_this_name(&record, peer) {
+        link.outdated();
     }
     // The head was sent and answered.
     if let Some(head) = record.head.as_deref_mut() {
@@ -129,6 +129,14 @@ pub(super) async fn serve(
     if let Err(error) = reply_to((server, &timer), counted, &mut record, response, reply, to_head).await {
         local.metrics.failed(error.within(timer.is_over()).kind);
     }
+}
+
+/// Whether a request is for the host that its connection was made for. Browsers also send what is for other names of a
+/// certificate: then others go on.
+fn is_for_this_name(record: &RequestRecord, peer: &Peer) -> bool {
+    let name = peer.negotiated().and_then(|it| it.name.as_deref());
+    let host = record.head.as_deref().map(|head| head.host.name());
+    name.zip(host).is_some_and(|(name, host)| name.eq_ignore_ascii_case(host))
 }
 
 /// Makes a request's head of its fields.

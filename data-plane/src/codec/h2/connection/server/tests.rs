@@ -538,6 +538,7 @@ fn a_goodbye_has_two_parts() {
     client.respond(1, true);
     assert!(!client.connection.is_over());
     client.frame(HEADERS, BOTH, 3, &[0xbe]);
+    client.said();
     // It is not told of a later stream, whatever ends the connection.
     client.connection.end(Reason::PROTOCOL_ERROR);
     assert_eq!(client.said(), [(GOAWAY, 0, 0, [number(3), number(1)].concat())]);
