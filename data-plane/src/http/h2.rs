@@ -102,7 +102,8 @@ enum Waits {
     Greeting,
     /// For a request.
     Request,
-    /// For the client to close after GOAWAY.
+    /// For the client to close after GOAWAY. Firefox takes what it has not handed on for incomplete when the other side
+    /// has closed.
     Goodbye,
     /// For the client to read what was sent; the number of bytes so far (nginx' `send_timeout`).
     Reader(u64),

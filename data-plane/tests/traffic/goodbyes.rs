@@ -99,6 +99,22 @@ fn after(requests: usize) -> Limits {
     Limits { requests, linger: Duration::from_millis(1), ..Limits::default() }
 }
 
+/// Firefox took complete responses for incomplete that it had not handed on when the proxy closed.
+#[test]
+fn a_client_closes_after_the_last_response() {
+    let origin = Origin::says("here");
+    let limits = Limits { requests: 1, linger: 20 * PATIENCE, ..Limits::default() };
+    let proxy = Proxy::serving(limits, &[origin.address]);
+    let mut client = Talker::new(proxy.http);
+    client.begin("GET", 1);
+    assert_eq!([client.goodbye(), client.goodbye()], [(1 << 31) - 1, 1]);
+    client.send(PING, 0, 0, b"present?");
+    let answer = std::iter::from_fn(|| client.next()).find(|(kind, flags, ..)| (*kind, *flags) == (PING, 1));
+    assert_eq!(answer.expect("it is open").3, b"present?");
+    drop(client);
+    eventually("it is closed", || proxy.metrics.open() == 0);
+}
+
 #[test]
 fn the_last_answer_is_whole_for_a_client_that_goes_on_talking() {
     let long = "x".repeat(LONG);

@@ -88,9 +88,6 @@ pub(crate) trait Role: fmt::Debug + Sized {
     /// Whether more may come for a stream that there is not, and is no error.
     fn is_late(&self, stream: u32) -> bool;
 
-    /// Whether the connection ends when no stream is open.
-    fn is_leaving(&self) -> bool;
-
     /// The peer's last stream that was heeded, for a GOAWAY.
     fn last(connection: &Connection<Self>) -> u32;
 
@@ -245,7 +242,7 @@ impl<R: Role> Connection<R> {
 
     /// Whether nothing more comes of it.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_over || self.open == 0 && self.role.is_leaving()
+        self.is_over
     }
 
     /// Wakes the task that writes.

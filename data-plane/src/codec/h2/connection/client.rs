@@ -106,10 +106,6 @@ impl Role for Client {
         true
     }
 
-    fn is_leaving(&self) -> bool {
-        false
-    }
-
     fn last(_: &Connection<Self>) -> u32 {
         // There are no streams of the peer's.
         0

@@ -120,10 +120,6 @@ impl Role for Server {
         matches!(self.leaving, Leaving::Told(last) if stream > last) || self.forgotten.contains(&stream)
     }
 
-    fn is_leaving(&self) -> bool {
-        matches!(self.leaving, Leaving::Told(_))
-    }
-
     fn last(connection: &Connection<Self>) -> u32 {
         match connection.role.leaving {
             // It may have sent later ones elsewhere by now (RFC 9113 section 6.8).
@@ -220,6 +216,12 @@ impl Connection<Server> {
         self.incoming.is_greeted()
     }
 
+    /// Whether the last stream of one that leaves has ended.
+    #[cfg(test)]
+    fn is_done(&self) -> bool {
+        self.open == 0 && matches!(self.role.leaving, Leaving::Told(_))
+    }
+
     /// Whether the client is to be sent away.
     pub(crate) fn abuse(&self) -> Option<Abuse> {
         self.role.frames.abuse()
@@ -265,7 +267,7 @@ impl Connection<Server> {
         let Head { stream, is_end: ended, is_malformed } = head;
         self.newest = stream;
         self.role.opened += 1;
-        if self.role.is_leaving() {
+        if matches!(self.role.leaving, Leaving::Told(_)) {
             // It will be sent again on another connection. Who goes on regardless is no client.
             self.role.frames.reset();
             return None;

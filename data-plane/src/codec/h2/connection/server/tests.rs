@@ -536,7 +536,7 @@ fn a_goodbye_has_two_parts() {
     client.frame(DATA, END_STREAM, 5, b"late");
     assert_eq!((client.connection.unread(), client.said()), (0, vec![]));
     client.respond(1, true);
-    assert!(!client.connection.is_over());
+    assert!(!client.connection.is_done());
     client.frame(HEADERS, BOTH, 3, &[0xbe]);
     client.said();
     // It is not told of a later stream, whatever ends the connection.
@@ -546,9 +546,9 @@ fn a_goodbye_has_two_parts() {
     client.open(BOTH, 1, GET);
     client.connection.leave();
     client.frame(PING, ACK, 0, &GOODBYE);
-    assert!(!client.connection.is_over());
+    assert!(!client.connection.is_done());
     client.respond(1, true);
-    assert!(client.connection.is_over());
+    assert!(client.connection.is_done());
 }
 
 #[test]
