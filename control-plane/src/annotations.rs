@@ -63,6 +63,8 @@ pub(crate) use self::snippets::limits::fill_in as fill_in_limits;
 pub(crate) use self::snippets::substitutions;
 pub use self::snippets::{OfHosts, Zones};
 #[cfg(test)]
+pub(crate) use self::tests::companions;
+#[cfg(test)]
 pub(crate) use self::unknown::KEYS;
 
 /// Prefix of ingress-nginx' annotations.

@@ -1,3 +1,4 @@
-//! Pages of the documentation that are generated from the definitions.
+//! Files that are generated from the definitions: pages of the documentation, and what values have for effects.
 
 mod compatibility_page;
+mod effects;

@@ -26,7 +26,7 @@ fn denies(parsed: &Parsed) -> bool {
 }
 
 /// A row's annotation with this text, and the others that it needs.
-fn companions(row: &Row, text: &str) -> Vec<(&'static str, String)> {
+pub(crate) fn companions(row: &Row, text: &str) -> Vec<(&'static str, String)> {
     let mut configured = vec![(row.name, text.to_owned())];
     let mut needed = row.needs.and_then(table::find);
     while let Some(row) = needed {
