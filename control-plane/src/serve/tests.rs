@@ -10,6 +10,7 @@ use shared::kind::{Kind, Lane, ResourceKey};
 use shared::proto::config;
 use shared::proto::config::control_message::Message as Control;
 use shared::proto::config::proxy_message::Message as FromProxy;
+use shared::schema::COMPILE_REVISION;
 use shared::version::{Lineage, Root};
 use tokio_stream::StreamExt as _;
 use tonic::Code;
@@ -27,6 +28,7 @@ struct Bench {
     registry: Arc<Registry>,
     leaving: watch::Sender<bool>,
     moving: watch::Sender<Option<Duration>>,
+    newest: watch::Sender<u32>,
     address: String,
     _server: tokio::task::JoinSet<Result<(), ServeError>>,
 }
@@ -40,14 +42,15 @@ async fn bench_within(limits: Limits) -> Bench {
     let registry = Arc::new(Registry::default());
     let (leaving, leaves) = watch::channel(false);
     let (moving, moves) = watch::channel(None);
+    let (newest, newest_seen) = watch::channel(0);
     let service =
         Service::new("default", published, Arc::clone(&registry), Arc::new(Metrics::new()), limits, leaves);
-    let service = service.with_moves(moves);
+    let service = service.with_moves(moves).with_newest_revision(newest_seen);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let mut server = tokio::task::JoinSet::new();
     server.spawn(run(listener, service, Routes::default(), None));
-    Bench { store, registry, leaving, moving, address, _server: server }
+    Bench { store, registry, leaving, moving, newest, address, _server: server }
 }
 
 /// A service that has nothing to hand out yet.
@@ -236,6 +239,54 @@ async fn a_proxy_of_another_group_is_turned_away_and_not_missed() {
     let refused = stranger.hear.next().await.unwrap().unwrap_err();
     assert!(refused.message().contains("group"), "{refused:?}");
     assert!(bench.registry.list().is_empty(), "{:?}", bench.registry.list());
+}
+
+/// In a rolling upgrade it would get an older state back.
+#[tokio::test]
+async fn who_was_served_by_a_newer_build_is_sent_to_it_while_there_is_one() {
+    let mut bench = bench().await;
+    bench.commit(Kind::Host, "_", b"");
+    let hello = || config::Hello { compile_revision: COMPILE_REVISION + 1, ..hello_of("edge", Bytes::new()) };
+    let mut alone = bench.say(hello()).await.unwrap();
+    assert!(matches!(alone.next().await, Control::Welcome(_)), "there is no other replica");
+    drop(alone);
+    bench.newest.send_replace(COMPILE_REVISION + 1);
+    let mut refused = bench.say(hello()).await.unwrap();
+    assert_eq!(refused.hear.next().await.unwrap().unwrap_err().code(), Code::Unavailable);
+    let mut of_this_build = bench.connect("other").await.unwrap();
+    assert!(matches!(of_this_build.next().await, Control::Welcome(_)));
+}
+
+/// It was reported as programmed until its next acknowledgement, which may be hours later.
+#[tokio::test]
+async fn a_proxy_that_comes_back_in_sync_still_refuses_what_it_says() {
+    let mut bench = bench().await;
+    bench.commit(Kind::Endpoints, "a/b", b"1");
+    bench.commit(Kind::Route, "ingress/a/b/c", b"");
+    let mut proxy = bench.connect("a").await.unwrap();
+    assert!(matches!(proxy.next().await, Control::Welcome(_)));
+    let batches = [proxy.batch().await, proxy.batch().await];
+    let refusal = config::Refusal {
+        kind: Kind::Route.to_wire(),
+        key: "ingress/a/b/c".to_owned(),
+        version: vec![7; 16].into(),
+        code: config::refusal::Code::Invalid.into(),
+        ..config::Refusal::default()
+    };
+    let resume = batches.into_iter().map(|batch| config::Resume {
+        lane: batch.lane,
+        root: batch.root_after,
+        refused: if batch.lane == Lane::Config.to_wire() { vec![refusal.clone()] } else { vec![] },
+        ..config::Resume::default()
+    });
+    let hello = config::Hello { resume: resume.collect(), ..hello_of("b", Bytes::new()) };
+    let mut back = bench.say(hello).await.unwrap();
+    assert!(matches!(back.next().await, Control::Welcome(_)));
+    bench.until(|registry| registry.list().iter().any(|proxy| &*proxy.id == "b")).await;
+    let proxies = bench.registry.list();
+    let config = &proxies.iter().find(|proxy| &*proxy.id == "b").unwrap().config;
+    let keys: Vec<_> = config.refused.iter().map(|it| (&*it.key, it.code)).collect();
+    assert_eq!((keys, config.refused_total), (vec![("ingress/a/b/c", "invalid")], 1));
 }
 
 #[tokio::test]

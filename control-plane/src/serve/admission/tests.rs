@@ -15,6 +15,15 @@ async fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
+impl Admission {
+    /// A caller from this address, whose connection has ended. Loopback clients are not counted, so it is simulated.
+    pub(in crate::serve) async fn caller_at(&self, address: &str) -> Caller {
+        let (listener, here) = listener().await;
+        let (_client, accepted) = tokio::join!(TcpStream::connect(here), listener.accept());
+        self.admit(accepted.unwrap().0, address.parse().unwrap()).unwrap().caller(None)
+    }
+}
+
 /// How the connection of a guest ends who only reads.
 async fn ends(guest: &mut Guest) -> io::ErrorKind {
     guest.read_u8().await.unwrap_err().kind()

@@ -333,6 +333,36 @@ fn in_sync_is_who_has_the_newest_of_both_lanes_and_is_neither_astray_nor_silent(
     assert!(!registry.list()[0].is_in_sync(&head), "nobody knows where it is");
 }
 
+/// A proxy that is astray, or refuses something, is not in sync, whatever its roots are.
+#[test]
+fn each_proxy_counts_for_one_state() {
+    let registry = Arc::new(Registry::default());
+    let head = head(clock::now());
+    let at = |lane| Standing { root: Some(head.lane(lane).root), ..Standing::default() };
+    let config = || at(Lane::Config);
+    let counted = |config: Standing, live: Standing| {
+        let seat = enter(&registry, "a-1");
+        seat.update(&config, &live);
+        let figures = registry.figures(&head, clock::now());
+        seat.leave();
+        (figures.in_sync, figures.behind, figures.refusing, figures.diverged, figures.silent)
+    };
+    let refusing = |lane| Standing { refused_total: 1, ..at(lane) };
+    let astray = |lane| Standing { diverged: true, ..at(lane) };
+    for (config, live, expected) in [
+        (config(), at(Lane::Live), (1, 0, 0, 0, 0)),
+        (Standing::default(), at(Lane::Live), (0, 1, 0, 0, 0)),
+        (config(), Standing::default(), (0, 1, 0, 0, 0)),
+        (refusing(Lane::Config), at(Lane::Live), (0, 0, 1, 0, 0)),
+        (config(), refusing(Lane::Live), (0, 0, 1, 0, 0)),
+        (astray(Lane::Config), refusing(Lane::Live), (0, 0, 0, 1, 0)),
+        (config(), astray(Lane::Live), (0, 0, 0, 1, 0)),
+    ] {
+        let shown = format!("{config:?} {live:?}");
+        assert_eq!(counted(config, live), expected, "{shown}");
+    }
+}
+
 /// Two processes with the same name on one host: that one exists says nothing about the other.
 #[test]
 fn who_was_here_all_the_time_takes_nobody_s_place() {

@@ -127,6 +127,49 @@ async fn a_peer_that_is_gone_without_a_word_is_seen_in_time() {
     assert!(waited >= limit && waited < limit + Duration::from_secs(2), "{waited:?}");
 }
 
+/// Only those without a call make room, and end after a while: a stream has nothing to say for hours.
+#[tokio::test]
+async fn the_connection_of_a_stream_makes_no_room_for_another() {
+    let mut bench = bench_within(Limits { connections: 1, ..defaults() }).await;
+    bench.commit(Kind::Host, "_", b"");
+    let mut proxy = bench.connect("a").await.unwrap();
+    assert!(matches!(proxy.next().await, Control::Welcome(_)));
+    let (live, config) = (proxy.batch().await, proxy.batch().await);
+    for batch in [&live, &config] {
+        proxy.ack(batch).await;
+    }
+    let mut other = TcpStream::connect(bench.address.trim_start_matches("http://")).await.unwrap();
+    assert_eq!(other.read(&mut [0]).await.unwrap_or(0), 0, "it is refused");
+    bench.commit(Kind::Host, "_", b"2");
+    let next = proxy.batch().await;
+    assert_eq!((next.from, next.to), (config.to, config.to + 1));
+}
+
+#[tokio::test]
+async fn an_address_has_so_many_streams() {
+    let limits = Limits { per_peer: 1, ..defaults() };
+    let (_, published) = Store::new(Lineage([1; 16]), clock::now());
+    let service = Service::new(
+        "default",
+        published,
+        Arc::default(),
+        Arc::new(Metrics::new()),
+        limits,
+        watch::channel(false).1,
+    );
+    let caller = async |address: &str| service.admission.caller_at(address).await;
+    let (first, again) = (caller("192.0.2.1:1").await, caller("192.0.2.1:2").await);
+    let place = service.place(Some(&first), None).unwrap();
+    let refused = service.place(Some(&again), None).unwrap_err();
+    assert_eq!(
+        (refused.code(), refused.message()),
+        (Code::ResourceExhausted, "this address has the maximum number of streams")
+    );
+    assert!(service.place(Some(&caller("192.0.2.2:1").await), None).is_ok(), "another one has its own");
+    drop(place);
+    assert!(service.place(Some(&again), None).is_ok());
+}
+
 #[tokio::test]
 async fn a_full_sync_waits_for_a_slot() {
     use shared::proto::config::lane_start::Mode;
