@@ -119,6 +119,7 @@ mod tests {
             (Kind::Host, "policy.aliases", "server-alias"),
             (Kind::Host, "policy.www", "from-to-www-redirect"),
             (Kind::Settings, "defaults.keep_alive", "keep-alive"),
+            (Kind::Settings, "backend_defaults.service_upstream", "service-upstream"),
             (Kind::Settings, "default_certificate", "default-certificate"),
         ] {
             assert_eq!(terms.name(kind, path), name, "{path}");

@@ -1,3 +1,5 @@
+use std::net::SocketAddr;
+
 use super::*;
 use prost_types::Struct;
 use prost_types::value::Kind as Shape;
@@ -7,14 +9,23 @@ use shared::entry::Entry;
 use shared::name::ObjectName;
 use shared::resource::{Backend, Certificate, EndpointPort, Endpoints, Host, Resource, Settings};
 use shared::version::{Claim, Lineage};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use tokio_stream::StreamExt as _;
+use tonic::client::Grpc;
+use tonic::service::Routes;
+use tonic::transport::Endpoint;
 
 use crate::freshness::{Failing, Forbidden, Unheard};
+use crate::metrics::Metrics;
 use crate::moment::Since;
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::problem::{Problem, Severity};
+use crate::serve::limits::Limits;
 use crate::serve::message::Hello;
 use crate::serve::session::Standing;
+use crate::serve::{self, ServeError};
 use crate::store::{Changes, Store};
 
 mod decisions;
@@ -84,12 +95,43 @@ impl Bench {
     }
 
     async fn history(&self) -> Vec<inspect::HistoryEntry> {
-        let request = Request::new(inspect::HistoryRequest { limit: 0 });
+        self.newest(0).await
+    }
+
+    async fn newest(&self, limit: u32) -> Vec<inspect::HistoryEntry> {
+        let request = Request::new(inspect::HistoryRequest { limit });
         self.inspect.history(request).await.unwrap().into_inner().entries
+    }
+
+    fn problem(&self, object: &ObjectRef, reason: &str) {
+        let problem = Problem {
+            object: object.clone().into(),
+            field: "spec.ingressClassName".to_owned(),
+            severity: Severity::Warning,
+            reason: reason.to_owned(),
+            location: String::new(),
+        };
+        self.problems
+            .send_modify(|problems| _ = problems.insert(object.clone().into(), vec![problem].into()));
+    }
+
+    /// Answers on a socket, on so many connections at once.
+    async fn serve(&self, connections: usize) -> (SocketAddr, JoinSet<Result<(), ServeError>>) {
+        let limits = Limits { connections, ..Limits::within(1 << 30, 1 << 20) };
+        let (published, registry) = (self.inspect.published.clone(), Arc::clone(&self.registry));
+        let metrics = Arc::new(Metrics::new());
+        let leaves = self.leaving.subscribe();
+        let service = serve::Service::new("default", published, registry, metrics, limits, leaves);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let routes = Routes::new(self.inspect.clone().into_server());
+        let mut server = JoinSet::new();
+        server.spawn(serve::run(listener, service, routes, None));
+        (address, server)
     }
 }
 
-pub(super) fn proxy(registry: &Arc<Registry>, id: &str) -> crate::serve::registry::Seat {
+pub(super) fn proxy(registry: &Arc<Registry>, id: &str) -> serve::registry::Seat {
     let hello = Hello { node: "node-1".into(), group: "default".to_owned(), ..Hello::of(id) };
     let seat = registry.enter(&hello, Claim::random(), "127.0.0.1:1", clock::wall()).unwrap();
     seat.update(&Standing::default(), &Standing::default());
@@ -135,7 +177,7 @@ async fn addresses_are_written_as_people_do() {
     }
 
     for address in ["10.96.0.7:80", "[fd00::7]:80"] {
-        let service: std::net::SocketAddr = address.parse().unwrap();
+        let service: SocketAddr = address.parse().unwrap();
         let backend = Resource::Backend(Backend { service: Some(service), ..Backend::default() });
         bench.commit("test", vec![entry("a/web/80", &backend)]);
         let body = bench.get("backend", "a/web/80", "").await.unwrap();
@@ -154,6 +196,7 @@ async fn old_versions_are_found_by_their_digits() {
     bench.host("two");
     let history = bench.history().await;
     assert_eq!(history.len(), 3);
+    assert_eq!(bench.newest(1).await, history[..1]);
     let (newest, older) = (&history[0].version, &history[1].version);
     assert_eq!(newest.len(), 12);
 
@@ -268,6 +311,42 @@ async fn watchers_of_proxies_hear_of_changes() {
     assert_eq!(answers.next().await.unwrap().unwrap().proxies.len(), 1);
     bench.leaving.send_replace(true);
     assert!(answers.next().await.is_none());
+}
+
+/// At the limit of connections those without a call make room, and all of them end after a while.
+#[tokio::test]
+async fn the_connection_of_a_watcher_makes_no_room_for_another() {
+    let object = ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("default", "web") };
+    for (method, begins_at_once) in [("WatchProxies", true), ("WatchStatus", true), ("WatchChanges", false)] {
+        let mut bench = bench();
+        bench.host("one");
+        let (address, _server) = bench.serve(1).await;
+        let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+        let mut client = Grpc::new(channel);
+        client.ready().await.unwrap();
+        // The other two ask for nothing, and ignore it.
+        let asked = inspect::StatusRequest {
+            kind: "ingress".to_owned(),
+            namespace: "default".to_owned(),
+            name: "web".to_owned(),
+        };
+        let asked = Request::new(inspect::WatchStatusRequest { object: Some(asked) });
+        let path = format!("/firth.inspect.v1.Inspect/{method}").parse().unwrap();
+        let codec = tonic_prost::ProstCodec::<_, ()>::default();
+        let mut answers = client.server_streaming(asked, path, codec).await.unwrap().into_inner();
+        if begins_at_once {
+            assert_eq!(answers.message().await.unwrap(), Some(()), "{method}");
+        }
+
+        let mut other = TcpStream::connect(address).await.unwrap();
+        assert_eq!(other.read(&mut [0]).await.unwrap_or(0), 0, "{method}: it is refused");
+        let seat = proxy(&bench.registry, "a-1");
+        bench.host("two");
+        let head = bench.inspect.published.head();
+        seat.update(&standing(&head, Lane::Config), &standing(&head, Lane::Live));
+        bench.problem(&object, "it is odd");
+        assert_eq!(answers.message().await.unwrap(), Some(()), "{method}");
+    }
 }
 
 #[tokio::test]
@@ -512,14 +591,7 @@ async fn why_an_object_is_not_served_is_said_to_who_asks_for_it() {
     let said = async || bench.inspect.status(asked()).await.unwrap_err();
     assert!(said().await.message().starts_with("Ingress default/web is not served here: it does not exist"));
 
-    let problem = Problem {
-        object: object.clone().into(),
-        field: "spec.ingressClassName".to_owned(),
-        severity: Severity::Warning,
-        reason: "names class x, no such IngressClass".to_owned(),
-        location: String::new(),
-    };
-    bench.problems.send_modify(|problems| _ = problems.insert(object.clone().into(), vec![problem].into()));
+    bench.problem(&object, "names class x, no such IngressClass");
     let expected =
         "Ingress default/web is not served: names class x, no such IngressClass (at spec.ingressClassName)";
     let told = said().await;

@@ -66,6 +66,28 @@ fn routes_are_told_by_host_path_and_annotation() {
 }
 
 #[test]
+fn an_exact_path_and_a_prefix_are_told_apart() {
+    let world = |exact: &str, prefix: &str, weight| {
+        let Resource::Route(mut route) = route(&[("/x", exact), ("/x", prefix)], None) else {
+            unreachable!()
+        };
+        route.paths[0].kind = PathType::Exact;
+        snapshot(vec![
+            ("ingress/default/web/a.test", Resource::Route(route)),
+            ("default/one/80", canary(weight)),
+        ])
+    };
+    let (one, two) = ("default/one/80", "default/two/80");
+    let expected = [
+        "changed route a.test/x: backend default/two/80 -> default/one/80",
+        "changed route a.test=/x: backend default/one/80 -> default/two/80",
+    ];
+    assert_eq!(lines(&world(one, two, 10), &world(two, one, 10)), expected);
+    let expected = ["changed backend a.test/x a.test=/x: canary-weight 10 -> 50"];
+    assert_eq!(lines(&world(one, one, 10), &world(one, one, 50)), expected);
+}
+
+#[test]
 fn a_canary_is_told_where_its_main_backend_is() {
     let main = Backend { alternatives: vec!["default/next/80".to_owned()], ..Backend::default() };
     let world = |weight| {
