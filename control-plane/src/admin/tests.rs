@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use shared::delta::Delta;
 use shared::entry::Entry;
-use shared::kind::{Kind, ResourceKey};
+use shared::kind::{Kind, Lane, ResourceKey};
 use shared::version::Lineage;
 use tokio::sync::mpsc;
 
@@ -16,6 +16,8 @@ use crate::enrol::vault::Vault;
 use crate::freshness::{Failing, Forbidden, Unheard};
 use crate::moment::Since;
 use crate::objects::ObjectKind;
+use crate::pin::{How, Pin};
+use crate::problem::{Problem, Severity, Subject};
 use crate::store::{Changes, Store};
 
 const LIFE: Duration = Duration::from_secs(1_000);
@@ -83,6 +85,119 @@ fn what_was_read_whole_or_in_vain_is_counted() {
             assert!(text.contains(&format!("{name}{{kind=\"Secret\"}} {count}\n")), "{text}");
         }
     }
+}
+
+fn metrics(pages: &ControlPages) -> String {
+    String::from_utf8(pages.page("/metrics", None).unwrap().body.into_bytes().to_vec()).unwrap()
+}
+
+/// The page has all of these lines.
+fn has_all<T: AsRef<str>>(text: &str, lines: impl IntoIterator<Item = T>) {
+    let lines = lines.into_iter().map(|line| format!("firth_control_{}", line.as_ref()));
+    let missing: Vec<_> = lines.filter(|line| !text.lines().any(|it| it == *line)).collect();
+    assert!(missing.is_empty(), "{missing:#?} in\n{text}");
+}
+
+/// The figures of the lanes differ, so that none can stand for the other.
+#[test]
+fn what_is_committed_sent_and_acknowledged_is_counted_by_lane() {
+    let pages = pages(None);
+    let it = &pages.metrics;
+    it.looked_at(9);
+    it.committed(5, 2, 3, Duration::from_millis(1));
+    it.started(Lane::Config, "full");
+    it.sent(Lane::Config, "full", 120);
+    it.sent(Lane::Live, "commit", 70);
+    it.acknowledged(Lane::Config, None);
+    it.acknowledged(Lane::Live, Some(Duration::from_millis(1)));
+    it.acknowledged(Lane::Live, None);
+    it.diverged(Lane::Live);
+    let lines = [
+        "looked_at_total 9",
+        "commits_total 1",
+        "compiled_resources_total 5",
+        "changed_resources_total{lane=\"config\"} 2",
+        "changed_resources_total{lane=\"live\"} 3",
+        "commit_seconds_count 1",
+        "starts_total{lane=\"config\",mode=\"full\"} 1",
+        "sent_bytes_total{lane=\"config\",mode=\"full\"} 120",
+        "sent_bytes_total{lane=\"live\",mode=\"commit\"} 70",
+        "acks_total{lane=\"config\"} 1",
+        "acks_total{lane=\"live\"} 2",
+        "commit_to_ack_seconds_count{lane=\"live\"} 1",
+        "divergences_total{lane=\"live\"} 1",
+    ];
+    has_all(&metrics(&pages), lines);
+}
+
+#[test]
+fn what_is_offered_pinned_and_read_is_told() {
+    let (mut store, published) = Store::new(Lineage([1; 16]), clock::now());
+    let entry = |kind, key: &str| Arc::new(Entry::from_body(ResourceKey::new(kind, key), 1, "a".into()));
+    let delta = |up| Delta { up, removed: Vec::new() };
+    let config =
+        delta(vec![entry(Kind::Host, "a.test"), entry(Kind::Host, "b.test"), entry(Kind::Route, "a")]);
+    let live = delta(vec![entry(Kind::Endpoints, "a/b")]);
+    store.commit(Changes { config, live, ..Changes::default() }, clock::now(), clock::wall());
+    let live = delta(vec![entry(Kind::Endpoints, "a/c")]);
+    store.commit(Changes { live, ..Changes::default() }, clock::now(), clock::wall());
+    let pages = ControlPages { published, ..pages(None) };
+    let head = pages.published.head();
+    let mut lines = vec![
+        "resources{kind=\"host\"} 2".to_owned(),
+        "resources{kind=\"route\"} 1".to_owned(),
+        "resources{kind=\"endpoints\"} 2".to_owned(),
+        "resources{kind=\"backend\"} 0".to_owned(),
+        "pinned 0".to_owned(),
+        "pinned_until_timestamp_seconds 0.0".to_owned(),
+        "unreleased_resources 0".to_owned(),
+        "history_versions 1".to_owned(),
+        format!("history_bytes {}", head.history.bytes()),
+        "source_synced{kind=\"Secret\"} 0".to_owned(),
+    ];
+    for lane in Lane::ALL {
+        let (state, lane) = (head.lane(lane), lane.as_str());
+        lines.push(format!("seq{{lane=\"{lane}\"}} {}", state.seq.0));
+        lines.push(format!("version_info{{lane=\"{lane}\",root=\"{}\"}} 1", state.root.short()));
+    }
+    assert_ne!(head.config.seq, head.live.seq);
+    has_all(&metrics(&pages), lines);
+
+    let (made, lasts) = (std::time::UNIX_EPOCH, Duration::from_secs(7_200));
+    let pin = Pin::new(How::Pin, head.config.root, head.config.snapshot.clone(), made, lasts, "");
+    let config = delta(vec![entry(Kind::Host, "c.test")]);
+    let changes = Changes { config, pin: Some(Arc::new(pin)), ..Changes::default() };
+    store.commit(changes, clock::now(), clock::wall());
+    pages.start.source.note_synced(ObjectKind::Secret);
+    pages.start.source.note_heard(ObjectKind::Secret);
+    let heard = pages.start.source.of(ObjectKind::Secret).heard.unwrap();
+    let heard = heard.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    let lines = [
+        "pinned 1",
+        "pinned_until_timestamp_seconds 7200.0",
+        "unreleased_resources 1",
+        "source_synced{kind=\"Secret\"} 1",
+        "source_synced{kind=\"Service\"} 0",
+        &format!("source_heard_timestamp_seconds{{kind=\"Secret\"}} {heard}"),
+    ];
+    has_all(&metrics(&pages), lines);
+}
+
+#[test]
+fn problems_are_counted_by_severity() {
+    let problem = |severity| Problem {
+        object: Subject::File("a".into()),
+        field: String::new(),
+        severity,
+        reason: "odd".to_owned(),
+        location: String::new(),
+    };
+    let all = [Severity::Rejected, Severity::Warning, Severity::Warning].map(problem);
+    let problems = Problems::unit(Subject::File("a".into()), Arc::new(all));
+    let pages = ControlPages { problems: watch::channel(problems).1, ..pages(None) };
+    let lines = [("rejected", 1), ("unsupported", 0), ("overridden", 0), ("warning", 2)];
+    let lines = lines.map(|(severity, count)| format!("problems{{severity=\"{severity}\"}} {count}"));
+    has_all(&metrics(&pages), lines);
 }
 
 #[test]

@@ -1,14 +1,20 @@
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
+use shared::version::Lineage;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::room::CONNECTIONS;
 use super::*;
+use crate::freshness::Freshness;
+use crate::metrics::{Original, Proxies};
+use crate::problem::Problems;
+use crate::store::Store;
 
 /// A webhook's certificate, and a client that trusts it. The files exist as long as the folder.
 fn certificate() -> (Certificate, TlsConnector, TempDir) {
@@ -191,15 +197,21 @@ async fn who_is_silent_or_slow_is_let_go() {
     let (asks, _questions) = mpsc::channel(1);
     let mut webhook = InMemory::new(asks);
     // No handshake, no head, no body.
+    let begun = Instant::now();
     let mut silent = webhook.open();
     assert_eq!(silent.read(&mut [0]).await.unwrap_or(0), 0);
+    assert_eq!(begun.elapsed().as_secs(), PATIENCE.as_secs());
+    let begun = Instant::now();
     let mut idle = webhook.connect().await;
     assert_eq!(idle.read(&mut [0]).await.unwrap_or(0), 0);
+    assert_eq!(begun.elapsed().as_secs(), PATIENCE.as_secs());
+    let begun = Instant::now();
     let mut slow = webhook.connect().await;
     slow.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{").await.unwrap();
     let mut answer = [0; 12];
     slow.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"HTTP/1.1 408");
+    assert_eq!(begun.elapsed().as_secs(), WHOLE.as_secs());
 }
 
 /// Asks on a connection that stays.
@@ -224,7 +236,7 @@ async fn a_connection_is_kept_for_longer_than_api_servers_keep_it() {
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         sleep(Duration::from_secs(100)).await;
     }
-    let begun = tokio::time::Instant::now();
+    let begun = Instant::now();
     assert_eq!(stream.read(&mut [0]).await.unwrap_or(0), 0, "and not for ever");
     assert!(begun.elapsed() <= IDLE);
 }
@@ -245,8 +257,33 @@ async fn who_ends_answers_and_closes() {
     }
 }
 
+/// Under the names that ingress-nginx has, too.
 #[tokio::test]
-async fn a_question_under_way_does_not_make_room() {
+async fn reviews_are_counted_by_their_verdict() {
+    let (asks, questions) = mpsc::channel(1);
+    let mut webhook = InMemory::new(asks);
+    judge(questions, &mut webhook.tasks);
+    for name in ["good", "bad", "good"] {
+        assert_eq!(ask_once(webhook.connect().await, "POST", &question(name)).await.0, 200);
+    }
+    let head = Store::new(Lineage([1; 16]), clock::now()).1.head();
+    let (proxies, problems) = (Proxies::default(), Problems::default());
+    let (fresh, original) = (Freshness::default(), Original::default());
+    let text = webhook.desk.metrics.render(&head, &proxies, &problems, &fresh, &original);
+    for (name, label, count) in [
+        ("firth_control_reviews_total{", "verdict=\"allowed\"", 2),
+        ("firth_control_reviews_total{", "verdict=\"refused\"", 1),
+        ("nginx_ingress_controller_check_success{", "ingress=\"good\",namespace=\"default\"", 2),
+        ("nginx_ingress_controller_check_errors{", "ingress=\"bad\",namespace=\"default\"", 1),
+    ] {
+        let mut lines = text.lines().filter(|line| line.starts_with(name) && line.contains(label));
+        let line = lines.next().unwrap_or_else(|| panic!("{name} {label} in {text}"));
+        assert!(line.ends_with(&format!("}} {count}")) && lines.next().is_none(), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_makes_room_once_it_is_answered_and_not_before() {
     let (asks, mut questions) = mpsc::channel(1);
     let (address, tls, _tasks) = webhook(asks).await;
     let body = question("good");
@@ -263,6 +300,13 @@ async fn a_question_under_way_does_not_make_room() {
     let mut answer = [0; 12];
     asking.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"HTTP/1.1 200");
+
+    silent.push(TcpStream::connect(address).await.unwrap());
+    let (mut rest, mut byte) = (Vec::new(), [0]);
+    tokio::select! {
+        _ = asking.read_to_end(&mut rest) => {}
+        _ = silent[1].read(&mut byte) => panic!("a younger one made room"),
+    }
 }
 
 /// A slow client does not prevent others from getting an answer, as long as their requests have ordinary size.
