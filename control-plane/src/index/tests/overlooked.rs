@@ -13,6 +13,12 @@ fn map(name: &str, data: Value) -> Object {
     Object::ConfigMap(serde_json::from_value(json!({"metadata": metadata, "data": data})).unwrap())
 }
 
+/// The ConfigMap that a flag names for TCP or UDP services.
+fn of_flag(name: &str) -> Object {
+    let metadata = json!({"namespace": "ingress-nginx", "name": name});
+    Object::ConfigMap(serde_json::from_value(json!({"metadata": metadata, "data": {}})).unwrap())
+}
+
 fn told(world: &World, name: &str) -> Vec<String> {
     let object = ObjectRef { kind: ObjectKind::ConfigMap, name: ObjectName::new("edge", name) };
     let problems = world.index.problems().get(&Subject::Object(object));
@@ -48,6 +54,10 @@ fn settings_of_another_name_are_told_while_those_of_the_flag_are_missing() {
     world.apply(configmap(json!({})));
     assert_eq!(told(&world, "nginx-configuration"), [""; 0], "that of the flag exists");
     assert_eq!(told(&world, "my-tcp").len(), 1);
+    for (flag, alike) in [("tcp-services", "my-tcp"), ("udp-services", "my-udp")] {
+        world.apply(of_flag(flag));
+        assert_eq!(told(&world, alike), [""; 0], "{flag} exists");
+    }
     let named = ObjectRef {
         kind: ObjectKind::ConfigMap,
         name: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),

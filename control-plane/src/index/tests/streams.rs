@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use shared::kind::Kind;
 use shared::name::ObjectName;
-use shared::resource::{Listener, PortRule, Resource};
+use shared::resource::{ExternalName, Listener, PortRule, Resource};
 
 use super::fixture::*;
 use crate::event::Event;
@@ -114,6 +114,23 @@ fn an_entry_without_its_service_port_is_not_served_and_said() {
     world.events([applied(service("echo")), applied(services("udp", json!({"1000": "default/echo:80"})))]);
     assert_eq!(ports(&world), ["tcp-1000 -> default/echo/80/tcp"]);
     assert!(reasons(&world, "udp")[0].contains("has no UDP port"), "{:?}", reasons(&world, "udp"));
+}
+
+#[test]
+fn a_service_may_lead_to_a_name() {
+    let mut world = World::default();
+    let service = json!({
+        "metadata": {"namespace": "default", "name": "far"},
+        "spec": {"type": "ExternalName", "externalName": "db.test"},
+    });
+    let service = Object::Service(serde_json::from_value(service).unwrap());
+    world.events([applied(service), applied(services("tcp", json!({"5432": "default/far:5433"})))]);
+    assert_eq!(ports(&world), ["tcp-5432 -> default/far/5433/tcp"]);
+    let Some(Resource::Backend(backend)) = world.get(Kind::Backend, "default/far/5433/tcp") else {
+        panic!("there is a backend")
+    };
+    let name = ExternalName { name: "db.test".into(), port: 5433, local: false };
+    assert_eq!((backend.external, backend.port), (Some(name), None));
 }
 
 #[test]

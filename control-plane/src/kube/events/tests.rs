@@ -119,8 +119,11 @@ async fn one_that_is_repeated_is_counted_and_written_anew_where_it_is_gone() {
             _ = run => panic!("it never ends"),
             () = twice => {}
         }
-        let methods: Vec<_> = fake.asked().into_iter().map(|asked| asked.method).collect();
-        assert_eq!(methods, expected, "{is_there}");
+        let asked = fake.asked();
+        let methods: Vec<_> = asked.iter().map(|asked| &asked.method).collect();
+        assert_eq!(methods, Vec::from_iter(expected), "{is_there}");
+        let event = format!("{}/{}", asked[0].path, announcement("default", "web").name());
+        assert_eq!((&asked[1].path, &asked[1].body["series"]["count"]), (&event, &2.into()));
     }
 }
 

@@ -190,6 +190,8 @@ async fn no_pod_that_is_ready_is_no_news_of_where_ingresses_are() {
     hear(0);
     pass(1).await;
     assert_eq!(told(), std::slice::from_ref(&first));
+    let pods = server.asked().into_iter().find(|asked| asked.path.contains("/pods")).unwrap();
+    assert_eq!((&*pods.path, &*pods.query["labelSelector"]), ("/api/v1/namespaces/edge/pods", "app=proxy"));
     ready.lock().unwrap().clear();
     let looks = || server.asked().iter().filter(|asked| asked.path.contains("/pods")).count();
     let before = looks();

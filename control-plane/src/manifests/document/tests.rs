@@ -316,6 +316,33 @@ fn old_versions_are_converted_and_that_is_said() {
 }
 
 #[test]
+fn old_versions_without_old_fields_are_read_as_they_are_and_that_is_said() {
+    for (old, kind, more, new) in [
+        (
+            "networking.k8s.io/v1beta1",
+            "IngressClass",
+            "spec: {controller: example.com/c}",
+            "networking.k8s.io/v1",
+        ),
+        (
+            "discovery.k8s.io/v1beta1",
+            "EndpointSlice",
+            "addressType: IPv4\nendpoints: []",
+            "discovery.k8s.io/v1",
+        ),
+    ] {
+        let text = |version| format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\n{more}\n");
+        let parsed = parse(&text(old));
+        assert_eq!(parsed.objects[..], parse(&text(new)).objects[..], "{kind}");
+        assert_eq!((parsed.objects.len(), &parsed.broken[..]), (1, &[][..]), "{kind}");
+        let [(object, fault)] = &parsed.remarks[..] else { panic!("{parsed:?}") };
+        let reason = format!("API servers no longer accept {old}: it is read as {new}");
+        assert!(object.to_string().starts_with(kind), "{object}");
+        assert_eq!((fault.line, &*fault.field, &*fault.reason), (1, "apiVersion", &*reason));
+    }
+}
+
+#[test]
 fn field_names_of_v1beta1_under_v1_are_said() {
     let parsed = parse(
         "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a}\nspec:\n  rules:\n  - http:\n      paths:\n      - path: /\n        \
