@@ -224,9 +224,56 @@ fn show<T: Serialize>(ask: &AskArgs, view: &T, text: impl FnOnce(&T) -> String) 
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use tonic_prost::prost::Message;
 
     use super::*;
     use crate::args::{Args, Command};
+    use crate::tests::fake;
+
+    /// What a control plane is asked with this command.
+    async fn asked<Q: Message + Default + 'static>(line: &str, method: &'static str) -> Q {
+        let (note, noted) = std::sync::mpsc::channel();
+        let (server, _task) = fake::start(move |it, asked| {
+            assert_eq!(it, method);
+            note.send(Q::decode(asked).unwrap()).unwrap();
+            Vec::new()
+        });
+        let line = format!("firth {line} --server {server}");
+        let Command::Ask(question) = Args::parse_from(line.split(' ')).command else { panic!("a question") };
+        answer(question).await.unwrap();
+        noted.recv().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_question_has_what_the_command_line_says() {
+        let list: inspect::ListResourcesRequest =
+            asked("resources --kind host --at abcdef", "ListResources").await;
+        assert_eq!((&*list.kind, &*list.version), ("host", "abcdef"));
+        let get: inspect::GetResourceRequest = asked("get host a.test --at abcdef", "GetResource").await;
+        assert_eq!((&*get.kind, &*get.key, &*get.version), ("host", "a.test", "abcdef"));
+        let history: inspect::HistoryRequest = asked("history --limit 7", "History").await;
+        assert_eq!(history.limit, 7);
+        let diff: inspect::DiffRequest = asked("diff abcdef 123456", "Diff").await;
+        assert_eq!((&*diff.from, &*diff.to), ("abcdef", "123456"));
+    }
+
+    #[tokio::test]
+    async fn a_decision_has_what_the_command_line_says() {
+        let how = "abcdef --for 2h --note because --replace";
+        let two_hours = Some(prost_types::Duration { seconds: 7_200, nanos: 0 });
+        let pin: inspect::PinRequest = asked(&format!("pin {how}"), "Pin").await;
+        assert_eq!(
+            (&*pin.version, pin.lasts, &*pin.note, pin.replace),
+            ("abcdef", two_hours, "because", true)
+        );
+        let newest: inspect::PinRequest = asked("pin", "Pin").await;
+        assert_eq!((&*newest.version, &*newest.note, newest.replace), ("", "", false));
+        let back: inspect::RollbackRequest = asked(&format!("rollback {how}"), "Rollback").await;
+        assert_eq!(
+            (&*back.version, back.lasts, &*back.note, back.replace),
+            ("abcdef", two_hours, "because", true)
+        );
+    }
 
     /// A listener that accepts connections and says nothing, as a process that hangs.
     fn nobody() -> (std::net::TcpListener, AskArgs) {

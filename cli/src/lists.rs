@@ -105,3 +105,78 @@ pub(crate) async fn differences(
     }
     Ok(whole)
 }
+
+#[cfg(test)]
+mod tests {
+    use tonic_prost::prost::Message as _;
+
+    use super::*;
+    use crate::client;
+    use crate::tests::fake;
+
+    /// The item of a page, and the token of the next one.
+    fn page(size: u32, token: &str) -> (String, String) {
+        assert_eq!(size, PAGE);
+        let (item, next) = match token {
+            "" => ("one", "behind one"),
+            "behind one" => ("two", "behind two"),
+            "behind two" => ("three", ""),
+            other => panic!("expected a token that was given away, got {other:?}"),
+        };
+        (item.to_owned(), next.to_owned())
+    }
+
+    fn reply(method: &str, asked: &[u8]) -> Vec<u8> {
+        match method {
+            "ListProxies" => {
+                let asked = inspect::ListProxiesRequest::decode(asked).unwrap();
+                let (id, next_page_token) = page(asked.page_size, &asked.page_token);
+                let proxies = vec![inspect::Proxy { id, ..Default::default() }];
+                inspect::ListProxiesResponse { proxies, next_page_token, ..Default::default() }
+                    .encode_to_vec()
+            }
+            "ListResources" => {
+                let asked = inspect::ListResourcesRequest::decode(asked).unwrap();
+                assert_eq!((&*asked.kind, &*asked.version), ("host", "abcdef"));
+                let (key, next_page_token) = page(asked.page_size, &asked.page_token);
+                let resources = vec![inspect::ResourceSummary { key, ..Default::default() }];
+                let version = "abcdef012345".to_owned();
+                inspect::ListResourcesResponse { resources, version, next_page_token }.encode_to_vec()
+            }
+            "ListProblems" => {
+                let asked = inspect::ListProblemsRequest::decode(asked).unwrap();
+                let (object, next_page_token) = page(asked.page_size, &asked.page_token);
+                let problems = vec![inspect::Problem { object, ..Default::default() }];
+                inspect::ListProblemsResponse { problems, next_page_token }.encode_to_vec()
+            }
+            "Diff" => {
+                let asked = inspect::DiffRequest::decode(asked).unwrap();
+                // The newest version may be another one by the second page.
+                let expected = if asked.page_token.is_empty() { ("old", "") } else { ("old1", "new1") };
+                assert_eq!((&*asked.from, &*asked.to), expected);
+                let (key, next_page_token) = page(asked.page_size, &asked.page_token);
+                let changes = vec![inspect::Change { key, ..Default::default() }];
+                let (from, to) = ("old1".to_owned(), "new1".to_owned());
+                inspect::DiffResponse { from, to, changes, next_page_token }.encode_to_vec()
+            }
+            other => panic!("nobody asks for {other}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn lists_are_read_to_their_end() {
+        let (server, _task) = fake::start(reply);
+        let mut inspect = client::inspect(client::endpoint(&server).unwrap().connect_lazy());
+        let all = ["one", "two", "three"];
+        let read = proxies(&mut inspect).await.unwrap().proxies;
+        assert_eq!(read.iter().map(|it| &*it.id).collect::<Vec<_>>(), all);
+        let (read, version) = resources(&mut inspect, "host", "abcdef").await.unwrap();
+        assert_eq!(read.iter().map(|it| &*it.key).collect::<Vec<_>>(), all);
+        assert_eq!(version, "abcdef012345");
+        let read = problems(&mut inspect).await.unwrap();
+        assert_eq!(read.iter().map(|it| &*it.object).collect::<Vec<_>>(), all);
+        let read = differences(&mut inspect, "old".to_owned(), String::new()).await.unwrap();
+        assert_eq!(read.changes.iter().map(|it| &*it.key).collect::<Vec<_>>(), all);
+        assert_eq!((&*read.from, &*read.to, &*read.next_page_token), ("old1", "new1", ""));
+    }
+}

@@ -1,3 +1,4 @@
-//! Pages of the documentation that are generated from the definitions.
+//! Pages of the documentation that are generated from the definitions, and a control plane for the tests of questions.
 
+pub(crate) mod fake;
 mod flags_page;

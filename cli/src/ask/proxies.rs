@@ -221,6 +221,23 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_resource_says_what_is_served_meanwhile() {
+        for (serving_last_good, meanwhile) in
+            [(true, "serves the previous version"), (false, "serves nothing instead")]
+        {
+            let refused = inspect::Refused {
+                kind: "host".to_owned(),
+                key: "a.test".to_owned(),
+                code: "invalid".to_owned(),
+                reason: "odd".to_owned(),
+                serving_last_good,
+                ..inspect::Refused::default()
+            };
+            assert_eq!(Refused::of(refused).line(), format!("host a.test: odd (invalid); {meanwhile}"));
+        }
+    }
+
+    #[test]
     fn each_state_is_a_word() {
         let span = |nanos| Some(prost_types::Duration { seconds: 0, nanos });
         let late = |nanos| inspect::Proxy { in_sync: false, live_behind: 1, behind: span(nanos), ..proxy() };

@@ -76,7 +76,7 @@ fn object(key: &ResourceKey, config: &Delta, live: &Delta, configmap: &ObjectNam
 #[cfg(test)]
 mod tests {
     use shared::policy::LocationPolicy;
-    use shared::resource::{Certificate, Endpoints, Resource, Route};
+    use shared::resource::{Certificate, Endpoints, Resource, Route, Settings};
 
     use super::*;
 
@@ -105,6 +105,21 @@ mod tests {
             Delta { up: vec![entry("a/cert", Resource::Certificate(certificate))], removed: Vec::new() };
         let found = refused(&Delta::default(), &live, &configmap);
         assert_eq!(found.iter().map(|it| it.object.to_string()).collect::<Vec<_>>(), ["Secret a/cert"]);
+
+        let policy = || LocationPolicy { permanent_redirect_code: Some(999), ..LocationPolicy::default() };
+        let settings = Settings { defaults: policy(), ..Settings::default() };
+        let config = Delta { up: vec![entry("default", Resource::Settings(settings))], removed: Vec::new() };
+        let found = refused(&config, &Delta::default(), &configmap);
+        let objects: Vec<_> = found.iter().map(|it| it.object.to_string()).collect();
+        assert_eq!(objects, ["ConfigMap fleet/settings"]);
+
+        let mut config = with_code(308);
+        let elsewhere = Resource::Route(Route::default());
+        config.up.insert(0, entry("ingress/default/other/b.test", elsewhere));
+        let host = ResourceKey::new(Kind::Host, "a.test");
+        let of_host = object(&host, &config, &Delta::default(), &configmap);
+        assert_eq!(of_host.unwrap().to_string(), "Ingress default/web", "who has paths there");
+        assert_eq!(object(&host, &Delta::default(), &Delta::default(), &configmap), None);
 
         let slice = Endpoints { service: "a/web".into(), ..Endpoints::default() };
         let live = Delta { up: vec![entry("a/web-x7f2q", Resource::Endpoints(slice))], removed: Vec::new() };

@@ -295,6 +295,51 @@ mod tests {
     }
 
     #[test]
+    fn each_state_says_what_is_served() {
+        let of = |state: &str| inspect::StatusResponse { state: state.to_owned(), programmed: 0, ..status() };
+        let version = "(version 1f3a92c04d7e, resource version 812)";
+        for (status, expected) in [
+            (of("programmed"), format!("programmed on 0 of 48 proxies {version}")),
+            (
+                of("rejected"),
+                format!(
+                    "programmed on 0 of 48 proxies {version}: REJECTED; the last good version is served, if there is one"
+                ),
+            ),
+            (of("held-back"), format!("programmed on 0 of 48 proxies {version}: held back by a pin")),
+            (of("behind"), format!("programmed on 0 of 48 proxies {version}: behind")),
+            (
+                inspect::StatusResponse { deleted: true, ..of("deleted") },
+                format!("gone from 0 of 48 proxies {version}"),
+            ),
+            (
+                inspect::StatusResponse { resource_version: String::new(), ..of("programmed") },
+                "programmed on 0 of 48 proxies (version 1f3a92c04d7e)".to_owned(),
+            ),
+        ] {
+            assert_eq!(View::of(status, None).line(), format!("Ingress default/web: {expected}"));
+        }
+    }
+
+    #[test]
+    fn who_is_behind_is_named_with_what_it_has_and_for_how_long() {
+        let behind = Some(prost_types::Duration { seconds: 41, nanos: 300_000_000 });
+        let old = inspect::ObjectProxy { acked: "0123456789ab".to_owned(), behind, ..proxy("node-1") };
+        let new = inspect::ObjectProxy { behind, ..proxy("node-2") };
+        let astray = inspect::ObjectProxy { diverged: true, ..proxy("") };
+        let status = inspect::StatusResponse {
+            state: "behind".to_owned(),
+            behind: vec![old, new, astray],
+            behind_total: 3,
+            ..status()
+        };
+        let expected = "behind 3:\n  node-1 (edge-node-1-00): has 0123456789ab for 41.3 s\n  \
+                        node-2 (edge-node-2-00): has nothing yet for 41.3 s\n  edge--00: DIVERGED\n";
+        let text = View::of(status, None).text();
+        assert!(text.ends_with(expected), "{text}");
+    }
+
+    #[test]
     fn each_that_does_not_serve_it_is_named_with_the_reason() {
         let refused = inspect::Refused {
             kind: "route".to_owned(),
