@@ -1,12 +1,16 @@
 use super::*;
 
 /// Hashes of "secret".
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 12] = [
     "$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/",
     "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=",
     "{SSHA}1G904nLkTkGWjKNnQuB/hpWXC/hzYWx0c2FsdA==",
     "{PLAIN}secret",
     "$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a",
+    // The versions of bcrypt differ in what they make of other passwords than this one.
+    "$2a$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a",
+    "$2b$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a",
+    "$2x$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a",
     "EnuvqQ//L/QrM",
     "$1$abcdefgh$cHJi5PXp/ki/ktXzqlk6I1",
     "$5$j9WSE7aKZb1J1zpx$DnBXJJ.KeqqdVOhctmmUqKiwe8HyGeZ6J5S0sfO9xd7",

@@ -7,6 +7,7 @@ use data_plane::local::KnownNames;
 use shared::policy::{ExternalAuth, Header, HeaderList, LocationPolicy, TextList, ToldWithin};
 use shared::resource::{Host, PathType, Resource, Route};
 
+use super::backend_tls::encrypted;
 use super::harness::*;
 
 /// An auth service that responds with a changeable status and these headers.
@@ -92,7 +93,7 @@ fn the_question_says_who_asks_for_what() {
     let mut client = Client::new(proxy.http);
     let forged = "X-Original-URL: f\r\nX-Original-Method: f\r\nX-Forwarded-Proto: f\r\nX-Sent-From: f\r\n\
                   X-Real-IP: f\r\nX-Forwarded-For: f\r\nX-Auth-Request-Redirect: f\r\nX-User: f\r\nX-Groups: f\r\n\
-                  X-Forwarded-Host: f\r\nX-Forwarded-Port: f\r\nX-Forwarded-Scheme: f\r\nX-Forwarded-Prefix: f\r\nForwarded: for=f\r\n\
+                  X-Forwarded-Host: f\r\nX-Forwarded-Port: f\r\nX-Forwarded-Scheme: f\r\nX-Scheme: f\r\nX-Forwarded-Prefix: f\r\nForwarded: for=f\r\n\
                   X-Original-Host: f\r\nX-Rewrite-URL: f\r\nX-Own: f\r\nssl-client-verify: SUCCESS\r\nAuthorization: Bearer t\r\nCookie: a=b\r\n\
                   TE: trailers\r\nTrailer: f\r\nKeep-Alive: f\r\nProxy-Connection: keep-alive\r\nUpgrade: f\r\n";
     let request =
@@ -106,6 +107,7 @@ fn the_question_says_who_asks_for_what() {
         ("x-original-url", "http://a.test:80/x/y?z=1"),
         ("x-original-method", "PUT"),
         ("x-original-uri", "/x/y?z=1"),
+        ("x-scheme", "http"),
         ("x-auth-request-redirect", "/x/y?z=1"),
         ("x-sent-from", "nginx-ingress-controller"),
         ("x-real-ip", "127.0.0.1"),
@@ -142,6 +144,40 @@ fn the_question_says_who_asks_for_what() {
     assert_eq!(passed.all("x-user"), ["alice"]);
     assert!(passed.all("x-groups").is_empty(), "what the answer lacks is nobody's");
     assert_eq!(passed.all("x-request-id"), question.all("x-request-id"));
+}
+
+/// As in ingress-nginx, which sets them beside `proxy_method`.
+#[test]
+fn path_and_scheme_are_told_with_a_method_that_is_configured() {
+    let backend = Origin::says("in");
+    let (auth, _) = asked("");
+    let paths = [("/own", asking(&auth, |it| it.method = "GET".into())), ("/usual", asking(&auth, |_| {}))];
+    let proxy = serving(&paths, &backend);
+    for (path, told) in [("/own", [&["/own"][..], &["http"]]), ("/usual", [&[], &[]])] {
+        let forged = "X-Original-URI: f\r\nX-Scheme: f\r\n";
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n{forged}\r\n");
+        assert_eq!(Client::new(proxy.http).ask(&request).status, 200);
+        let question = auth.seen().pop().unwrap();
+        assert_eq!(["x-original-uri", "x-scheme"].map(|name| question.all(name)), told, "{path}");
+    }
+}
+
+#[test]
+fn a_service_at_an_https_url_is_asked_over_tls_by_its_name() {
+    let backend = Origin::says("in");
+    let (auth, names) = encrypted(|seen| match &*seen.target {
+        "/yes" => ok(""),
+        _ => b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n".to_vec(),
+    });
+    let at = |path: &str| {
+        let url = format!("https://localhost:{}{path}", auth.address.port());
+        asking(&auth, |it| it.url.clone_from(&url))
+    };
+    let proxy = serving(&[("/yes", at("/yes")), ("/no", at("/no"))], &backend);
+    let mut client = Client::new(proxy.http);
+    assert_eq!(["/yes", "/no"].map(|path| client.get(path).status), [200, 401]);
+    assert_eq!((auth.seen().len(), backend.seen().len()), (2, 1));
+    assert_eq!(*names.lock().unwrap(), ["localhost"; 2].map(|name| Some(name.to_owned())));
 }
 
 /// Whatever a client sends: it can end neither the target of the auth request nor its line.

@@ -48,7 +48,7 @@ fn both() -> Origin {
     let config = server();
     Origin::raw(move |mut stream, number, seen| {
         if !begins_with_tls(&stream) {
-            return answer(&mut stream, number, seen, "plain");
+            return answer(&mut stream, number, seen, |_| ok("plain"));
         }
         let mut session = ServerConnection::new(Arc::clone(&config)).unwrap();
         if session.complete_io(&mut stream).is_err() {
@@ -56,8 +56,26 @@ fn both() -> Origin {
         }
         let (name, alpn) = (session.server_name().is_some(), session.alpn_protocol().is_some());
         let text = format!("tls, name: {name}, protocols: {alpn}");
-        answer(&mut StreamOwned::new(session, stream), number, seen, &text);
+        answer(&mut StreamOwned::new(session, stream), number, seen, |_| ok(&text));
     })
+}
+
+/// The server name of each connection over TLS.
+pub(super) type Names = Arc<Mutex<Vec<Option<String>>>>;
+
+/// Speaks TLS alone, and responds by `script`.
+pub(super) fn encrypted(script: impl Fn(&Seen) -> Vec<u8> + Send + Sync + 'static) -> (Origin, Names) {
+    let (config, names) = (server(), Names::default());
+    let list = Arc::clone(&names);
+    let origin = Origin::raw(move |mut stream, number, seen| {
+        let mut session = ServerConnection::new(Arc::clone(&config)).unwrap();
+        if session.complete_io(&mut stream).is_err() {
+            return;
+        }
+        list.lock().unwrap().push(session.server_name().map(str::to_owned));
+        answer(&mut StreamOwned::new(session, stream), number, seen, &script);
+    });
+    (origin, names)
 }
 
 fn begins_with_tls(stream: &TcpStream) -> bool {
@@ -65,10 +83,16 @@ fn begins_with_tls(stream: &TcpStream) -> bool {
     stream.peek(&mut first).is_ok_and(|count| count == 1) && first[0] == 22
 }
 
-fn answer(stream: &mut (impl Read + Write), number: usize, seen: &Mutex<Vec<Seen>>, text: &str) {
+fn answer(
+    stream: &mut (impl Read + Write),
+    number: usize,
+    seen: &Mutex<Vec<Seen>>,
+    script: impl Fn(&Seen) -> Vec<u8>,
+) {
     while let Some(request) = read_request(stream, number) {
+        let bytes = script(&request);
         seen.lock().unwrap().push(request);
-        if stream.write_all(&ok(text)).and_then(|()| stream.flush()).is_err() {
+        if stream.write_all(&bytes).and_then(|()| stream.flush()).is_err() {
             break;
         }
     }

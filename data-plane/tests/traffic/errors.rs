@@ -304,7 +304,7 @@ fn the_error_backend_stands_in_for_one_without_endpoints_behind_the_same_rules()
 /// Access was not granted yet: neither the route to the Service nor the client's identity headers may be used.
 #[test]
 fn refused_client_gets_no_error_page_of_the_service_and_its_identity_headers_are_dropped() {
-    let (origin, errors) = (answers("200 In"), answers("418 Teapot"));
+    let (origin, next, errors) = (answers("200 In"), answers("200 Next"), answers("418 Teapot"));
     let asked = answers("401 No");
     let guarded = |page: &str| LocationPolicy {
         default_backend: Some(page.into()),
@@ -317,10 +317,14 @@ fn refused_client_gets_no_error_page_of_the_service_and_its_identity_headers_are
     };
     let forged = "Host: a.test\r\nX-User: admin\r\nX_User: admin\r\nContent-Length: 0\r\n\r\n";
     let head = format!("DELETE / HTTP/1.1\r\n{forged}");
-    for own in ["ns/echo/80", "ns/echo/default"] {
+    // The last one is the Service of the location's canary.
+    for own in ["ns/echo/80", "ns/echo/default", "ns/next/default"] {
         let mut proxy = proxy(&origin, &errors, guarded(own));
+        proxy.canary("echo", "next", Canary { header: "X-New".into(), ..Canary::default() });
+        proxy.endpoints("next", &[next.address]);
         let first = shared::resource::Backend { port: Some(Default::default()), ..Default::default() };
-        proxy.config(vec![("ns/echo/default", Resource::Backend(first))]);
+        let named = ["ns/echo/default", "ns/next/default"];
+        proxy.config(named.map(|key| (key, Resource::Backend(first.clone()))).into());
         let mut client = Client::new(proxy.http);
         assert_eq!(client.ask(&head).status, 404, "{own}: the proxy's own page");
         let (fallback, defaults) = (answers("410 Fleet"), LocationPolicy::default());
@@ -328,7 +332,7 @@ fn refused_client_gets_no_error_page_of_the_service_and_its_identity_headers_are
         assert_eq!(client.ask(&head).status, 410, "{own}: the fleet's");
         assert!(fallback.seen()[0].all("x-user").is_empty() && fallback.seen()[0].all("x_user").is_empty());
     }
-    assert!(origin.seen().is_empty());
+    assert!(origin.seen().is_empty() && next.seen().is_empty());
     let proxy = proxy(&origin, &errors, guarded("ns/errors/default"));
     assert_eq!(Client::new(proxy.http).ask(&head).status, 418);
     let seen = &errors.seen()[0];

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use data_plane::local::{Budgets, KnownNames, Limits, MirrorBudget};
 use shared::policy::{ExternalAuth, Header, HeaderList, LocationPolicy, TextList};
 
+use super::backend_tls::encrypted;
 use super::harness::*;
 
 fn mirrored(target: String) -> LocationPolicy {
@@ -67,6 +68,20 @@ fn a_mirror_gets_what_the_endpoint_gets_and_its_answer_goes_nowhere() {
         );
     }
     assert_eq!((real.all("host"), real.all("connection")), (vec!["a.test"], vec![]));
+}
+
+#[test]
+fn a_mirror_at_an_https_url_is_sent_its_copy_over_tls() {
+    let origin = Origin::says("backend");
+    let (mirror, names) = encrypted(|_| ok("mirror"));
+    let target = format!("https://localhost:{}$request_uri", mirror.address.port());
+    let proxy = serving(&origin, mirrored(target), Budgets::default());
+    assert_eq!(Client::new(proxy.http).ask(&post("hello")).text(), "backend");
+    eventually("an outcome", || copied(&proxy) + lost(&proxy) == 1);
+    assert_eq!(lost(&proxy), 0);
+    let copy = &mirror.seen()[0];
+    assert_eq!((copy.line(), &copy.body[..]), ("POST /echo/b?x=1 HTTP/1.1", &b"hello"[..]));
+    assert_eq!(*names.lock().unwrap(), [Some("localhost".to_owned())]);
 }
 
 /// What the location says to its backend is not said to the mirror. What only a proxy may say, or an auth service, is not

@@ -168,3 +168,20 @@ fn a_request_waits_for_the_slowest_of_its_zones() {
         assert!(origin.seen().iter().all(|seen| seen.header("x-waits").is_none()), "{host}");
     }
 }
+
+/// As in nginx, where an internal redirect belongs to its request.
+#[test]
+fn a_request_that_its_backend_sends_elsewhere_counts_once() {
+    let app = Origin::new(|_| {
+        (b"HTTP/1.1 200 OK\r\nX-Accel-Redirect: /files\r\nContent-Length: 0\r\n\r\n".to_vec(), true)
+    });
+    let files = Origin::says("x");
+    let mut proxy = Proxy::start();
+    for (path, origin) in [("/app", &app), ("/files", &files)] {
+        proxy.policies(false, &[(path, of_location(vec![rate("one", "$host", 1)]))]);
+        proxy.endpoints(&path[1..], &[origin.address]);
+    }
+    let mut client = Client::new(proxy.http);
+    assert_eq!([(); 3].map(|()| client.get("/app").status), [200, 200, 429]);
+    assert_eq!(files.seen().len(), 2);
+}
