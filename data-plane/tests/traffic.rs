@@ -130,6 +130,8 @@ mod targets;
 mod tickets;
 #[path = "traffic/timeouts.rs"]
 mod timeouts;
+#[path = "traffic/tracing.rs"]
+mod tracing;
 #[path = "traffic/tunnels.rs"]
 mod tunnels;
 #[path = "traffic/tunnels_behind_bodies.rs"]

@@ -10,7 +10,7 @@ use data_plane::local::{Budgets, Limits};
 use h2::server::SendResponse;
 use h2::{RecvStream, client, server};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use shared::policy::{BackendProtocol, LocationPolicy};
+use shared::policy::{BackendProtocol, LocationPolicy, TextList};
 use shared::resource::{PathType, Resource, Route};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -90,6 +90,12 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) 
         head.headers_mut().insert("x-te", te.clone());
     }
     let path = request.uri().path().to_owned();
+    if path == "/own" {
+        let own = [("server", "own"), ("x-accel-expires", "1"), ("x-own", "2"), ("x-hidden", "3")];
+        for (name, value) in own {
+            head.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+    }
     if path == "/trailers-only" {
         head.headers_mut().insert("grpc-status", HeaderValue::from_static("5"));
         let _ = respond.send_response(head, true);
@@ -438,6 +444,37 @@ fn a_call_that_takes_its_time_keeps_its_trailers() {
         assert_eq!((length, trailers["grpc-status"].as_bytes()), (40 * 1024, &b"0"[..]));
         let took = begun.elapsed();
         assert!(took > Duration::from_millis(700), "{took:?}");
+        proxy
+    });
+}
+
+/// As of other endpoints.
+#[test]
+fn what_an_endpoint_says_to_proxies_is_for_the_log_alone() {
+    run(async {
+        let hidden = TextList { values: vec!["X-Hidden".into()] };
+        let mut proxy = proxy(&[echo(false).await], LocationPolicy::default(), BackendProtocol::Grpc);
+        let defaults = LocationPolicy {
+            hide_headers: Some(hidden),
+            log_format_upstream: Some("$upstream_http_x_own $upstream_http_x_hidden".into()),
+            ..LocationPolicy::default()
+        };
+        proxy.defaults(defaults);
+        let mut sender = sender(&proxy).await;
+        let (response, _) = sender.send_request(call("/own"), true).unwrap();
+        let response = response.await.unwrap();
+        let all = |name: &str| -> Vec<&str> {
+            response.headers().get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
+        };
+        assert_eq!(all("x-own"), ["2"]);
+        for name in ["server", "x-accel-expires", "x-hidden"] {
+            assert_eq!(all(name), [""; 0], "{name}");
+        }
+        whole(&mut response.into_body()).await;
+        while proxy.log.text().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(proxy.log.text(), "2 3\n");
         proxy
     });
 }
