@@ -1,7 +1,10 @@
 //! What backends tell nginx by `X-Accel-*`: to serve another path, and how fast.
 
+use std::io::Read as _;
 use std::time::{Duration, Instant};
 
+use data_plane::local::Limits;
+use data_plane::table::Timeouts;
 use shared::policy::{ErrorAnswer, ErrorAnswerList, ErrorPlace, LocationPolicy, Replacement, TextList};
 
 use super::harness::*;
@@ -30,7 +33,11 @@ fn files() -> Origin {
 }
 
 fn proxy(policies: &[(&str, LocationPolicy)], app: &Origin, files: &Origin) -> Proxy {
-    let mut proxy = Proxy::start();
+    within(Limits::default(), policies, app, files)
+}
+
+fn within(limits: Limits, policies: &[(&str, LocationPolicy)], app: &Origin, files: &Origin) -> Proxy {
+    let mut proxy = Proxy::with(limits);
     proxy.policies(false, policies);
     for (path, _) in policies {
         let origin = if *path == "/app" { app } else { files };
@@ -86,6 +93,60 @@ fn another_path_of_the_host_is_served() {
     ] {
         assert_eq!(client.get(path).status, status, "{path}");
     }
+    assert_eq!(client.get("/app/to/shut/x").all("content-type"), ["text/html"], "that of the page");
+}
+
+/// Of what both say, nginx sends the type of what is served, and what the application says of the rest.
+#[test]
+fn the_application_describes_what_is_served_except_for_its_type() {
+    let says = |own: &str| {
+        let answer = format!("HTTP/1.1 200 OK\r\n{own}Content-Length: 2\r\n\r\nhi").into_bytes();
+        Origin::new(move |_| (answer.clone(), true))
+    };
+    let (past, future) = ("Thu, 01 Jan 1970 00:00:01 GMT", "Thu, 01 Jan 2037 00:00:01 GMT");
+    let app = says(&format!(
+        "X-Accel-Redirect: /files/x\r\nContent-Type: text/app\r\nContent-Disposition: inline\r\n\
+         Expires: {past}\r\nAccept-Ranges: none\r\n"
+    ));
+    let files = says(&format!(
+        "Content-Type: text/file\r\nContent-Disposition: attachment\r\nExpires: {future}\r\n\
+         Accept-Ranges: bytes\r\n"
+    ));
+    let policies = ["/app", "/files"].map(|path| (path, LocationPolicy::default()));
+    let answer = Client::new(proxy(&policies, &app, &files).http).get("/app");
+    assert_eq!(answer.text(), "hi");
+    for (name, value) in [
+        ("content-type", "text/file"),
+        ("content-disposition", "inline"),
+        ("expires", past),
+        ("accept-ranges", "none"),
+    ] {
+        assert_eq!(answer.all(name), [value], "{name}");
+    }
+}
+
+#[test]
+fn what_is_served_has_the_limits_of_its_own_location() {
+    let app = app();
+    let long = Origin::new(|_| {
+        let long = "x".repeat(2_000);
+        (format!("HTTP/1.1 200 OK\r\nX-Long: {long}\r\nContent-Length: 0\r\n\r\n").into_bytes(), true)
+    });
+    let short = LocationPolicy { proxy_buffer_size: Some(1_024), ..LocationPolicy::default() };
+    let policies = [("/app", short.clone()), ("/files", LocationPolicy::default()), ("/short", short)];
+    let sized = proxy(&policies, &app, &long);
+    let mut client = Client::new(sized.http);
+    assert_eq!(["/app/to/files", "/app/to/short"].map(|path| client.get(path).status), [200, 502]);
+
+    let silent = Origin::raw(|mut stream, number, _| {
+        read_request(&mut stream, number);
+        let _ = stream.read(&mut [0]);
+    });
+    let timeouts = Timeouts { read: Duration::from_millis(1), ..Timeouts::default() };
+    let patient = LocationPolicy { proxy_read_timeout: Some(3_600), ..LocationPolicy::default() };
+    let policies = [("/app", patient), ("/files", LocationPolicy::default())];
+    let timed = within(Limits { timeouts, ..Limits::default() }, &policies, &app, &silent);
+    assert_eq!(Client::new(timed.http).get("/app/to/files").status, 504);
 }
 
 #[test]

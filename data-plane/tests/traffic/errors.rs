@@ -96,7 +96,10 @@ fn the_error_backend_gets_the_body() {
     let denied = TextList { values: vec!["127.0.0.1".into()] };
     let denying = LocationPolicy { denylist_source_range: Some(denied), ..listing(&[403]) };
     assert_eq!(sent(denying.clone(), whole), body("body"));
-    assert_eq!(sent(denying, chunks), body("body"));
+    assert_eq!(sent(denying.clone(), chunks), body("body"));
+    // In nginx the location of error pages buffers, whatever that of the request does.
+    let streaming = LocationPolicy { proxy_request_buffering: Some(false), ..denying };
+    assert_eq!(sent(streaming, chunks), body("body"));
     let short = LocationPolicy { proxy_body_size: Some(3), ..listing(&[413]) };
     assert_eq!(sent(short.clone(), whole).0, "");
     assert_eq!(sent(short, chunks).0, "");

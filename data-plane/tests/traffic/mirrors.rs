@@ -84,6 +84,39 @@ fn a_mirror_at_an_https_url_is_sent_its_copy_over_tls() {
     assert_eq!(*names.lock().unwrap(), [Some("localhost".to_owned())]);
 }
 
+/// The copy is an ordinary request, of which the tunnel knows nothing.
+#[test]
+fn an_upgrade_passes_a_location_with_a_mirror() {
+    let origin = Origin::raw(|mut stream, number, seen| {
+        let Some(request) = read_request(&mut stream, number) else { return };
+        seen.lock().unwrap().push(request);
+        let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+        let _ = stream.write_all(switch.as_bytes());
+        let _ = stream.read(&mut [0]);
+    });
+    let mirror = Origin::says("mirror");
+    let proxy = serving(&origin, mirrored(at(mirror.address, "$request_uri")), Budgets::default());
+    let mut client = Client::new(proxy.http);
+    client.send("GET /echo HTTP/1.1\r\nHost: a.test\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+    assert_eq!(client.receive(false).unwrap().status, 101);
+    eventually("a copy", || copied(&proxy) == 1);
+    let told = |seen: &Seen| ["connection", "upgrade"].map(|name| seen.all(name).concat());
+    assert_eq!(told(&origin.seen()[0]), ["upgrade", "websocket"]);
+    assert_eq!(told(&mirror.seen()[0]), ["close", ""]);
+}
+
+/// It has no body, whatever its length says.
+#[test]
+fn the_copy_of_a_head_request_ends_with_the_head_of_its_answer() {
+    let answer = |_: &Seen| (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n".to_vec(), true);
+    let (origin, mirror) = (Origin::new(answer), Origin::new(answer));
+    let proxy = serving(&origin, mirrored(at(mirror.address, "$request_uri")), Budgets::default());
+    let head = Client::new(proxy.http).ask("HEAD /echo HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    assert_eq!((head.status, head.all("content-length")), (200, vec!["9"]));
+    eventually("a copy", || copied(&proxy) == 1);
+    assert_eq!((mirror.seen()[0].line(), lost(&proxy)), ("HEAD /echo HTTP/1.1", 0));
+}
+
 /// What the location says to its backend is not said to the mirror. What only a proxy may say, or an auth service, is not
 /// said by a client to either.
 #[test]

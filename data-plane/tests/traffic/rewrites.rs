@@ -27,7 +27,13 @@ fn regex_host(proxy: &mut Proxy, paths: &[(&str, PathType, &str, LocationPolicy)
 fn captures_fill_the_target_and_the_query_stays() {
     let origin = Origin::says("here");
     let mut proxy = Proxy::start();
-    regex_host(&mut proxy, &[("/something(/|$)(.*)", PathType::Prefix, "echo", rewriting("/new/$2"))]);
+    regex_host(
+        &mut proxy,
+        &[
+            ("/something(/|$)(.*)", PathType::Prefix, "echo", rewriting("/new/$2")),
+            ("/bare(/|$)(.*)", PathType::Prefix, "echo", rewriting("$2")),
+        ],
+    );
     proxy.endpoints("echo", &[origin.address]);
     let mut client = Client::new(proxy.http);
     for (sent, seen) in [
@@ -38,6 +44,8 @@ fn captures_fill_the_target_and_the_query_stays() {
         ("/something/%C3%A9", "/new/%C3%A9"),
         ("/something/a?", "/new/a"),
         ("/something/a??", "/new/a??"),
+        // No backend takes a target that does not begin with a slash.
+        ("/bare/a?b", "/a?b"),
     ] {
         assert_eq!(client.get(sent).status, 200, "{sent}");
         assert_eq!(origin.seen().last().unwrap().line(), format!("GET {seen} HTTP/1.1"), "{sent}");

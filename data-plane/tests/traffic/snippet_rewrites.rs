@@ -141,10 +141,15 @@ fn a_host_goes_on_behind_a_rewrite_without_a_flag() {
 #[test]
 fn a_location_sends_requests_to_another_one_with_its_rules() {
     let origin = Origin::says("here");
-    let open = location(vec![last("^/open(/.*)?$", "/shut$1"), last("^/far$", "/other/far")]);
+    let open = location(vec![
+        last("^/open(/.*)?$", "/shut$1"),
+        last("^/far$", "/other/far"),
+        last("^/to-inner$", "/inner"),
+    ]);
+    let inner = LocationPolicy { internal: Some(true), ..LocationPolicy::default() };
     let other = LocationPolicy { upstream_vhost: Some("other.test".into()), ..LocationPolicy::default() };
     let closed = LocationPolicy { shortcuts: plain(vec![last("^/door", "/other")]), ..shut() };
-    let paths = [("/", open), ("/shut", shut()), ("/other", other), ("/door", closed)];
+    let paths = [("/", open), ("/shut", shut()), ("/other", other), ("/door", closed), ("/inner", inner)];
     let proxy = serving(None, &paths, &origin);
     let mut client = Client::new(proxy.http);
     for (sent, expected) in [
@@ -155,6 +160,8 @@ fn a_location_sends_requests_to_another_one_with_its_rules() {
         // Its own list comes behind the rewrite (nginx).
         ("/door", "/other"),
         ("/shut", "403"),
+        ("/to-inner", "/inner"),
+        ("/inner", "404"),
     ] {
         assert_eq!(outcome(&proxy, &origin, sent), expected, "{sent}");
     }
