@@ -123,6 +123,8 @@ mod tests {
             "route=K|B; Expires=Tue, 14-Nov-23 23:13:20 GMT; Max-Age=-1; Domain=a.test; Path=/p; Secure; HttpOnly; \
              SameSite=Strict"
         );
+        let lax = Attributes { same_site: Some(SameSite::Lax), ..plain };
+        assert_eq!(render(&lax, "/", false, ""), "INGRESSCOOKIE=K|B; Path=/; HttpOnly; SameSite=Lax");
     }
 
     #[test]
@@ -144,8 +146,12 @@ mod tests {
         let none = Attributes { same_site: Some(SameSite::None), conditional_none: true, ..named("r") };
         let cases = [
             ("Mozilla/5.0 Chrome/51.0.2704.103 Safari/537.36", false),
+            ("Mozilla/5.0 Chrome/49.0.2623.112 Safari/537.36", false),
+            ("Mozilla/5.0 Chrome/69.0.3497.100 Safari/537.36", false),
             ("Mozilla/5.0 Chrome/71.0.2704.103 Safari/537.36", true),
             ("Mozilla/5.0 (iPhone; CPU iPhone OS 12_0 like Mac OS X)", false),
+            ("Mozilla/5.0 (iPad; CPU OS 12_0 like Mac OS X)", false),
+            ("Mozilla/5.0 (iPad; CPU OS 13_0 like Mac OS X)", true),
             ("Mozilla/5.0 (iPhone; CPU iPhone OS 13_0 like Mac OS X)", true),
             ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_14_6) Version/12.1.2 Safari/605.1.15", false),
             ("Mozilla/5.0 (Macintosh; U; Intel Mac OS X 10_14) Safari/605.1.15", false),

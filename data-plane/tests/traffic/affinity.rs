@@ -1,9 +1,11 @@
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use data_plane::local::Limits;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use shared::policy::{Affinity, AffinityMode, BackendPolicy, Canary, HostPolicy, LocationPolicy, TextList};
+use shared::policy::{
+    Affinity, AffinityMode, BackendPolicy, Canary, HostPolicy, LocationPolicy, SameSite, StatusList, TextList,
+};
 use shared::resource::{Backend, Host, PathType, Resource, Route};
 
 use super::harness::*;
@@ -103,6 +105,59 @@ fn default_backend_in_place_of_another_has_its_affinity() {
     let (back, fresh) = (client.ask(&with(&cookie)), client.get("/in"));
     assert_eq!((back.text(), issued(&back)), ("0", None), "its key leads somewhere in any set");
     assert!(issued(&fresh).is_some_and(|it| it.ends_with(ECHO)));
+}
+
+/// The client was given an endpoint, whoever says what it has answered.
+#[test]
+fn an_error_page_brings_the_cookie_of_the_endpoint_that_failed() {
+    let origin = Origin::new(|_| (b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_vec(), true));
+    let errors = Origin::says("page");
+    let mut proxy = Proxy::with(Limits::default());
+    serve(&mut proxy, sticky(AffinityMode::Balanced), Vec::new());
+    let policy = LocationPolicy {
+        issues_cookie: Some(true),
+        custom_http_errors: Some(StatusList { values: vec![404] }),
+        default_backend: Some("ns/errors/80".into()),
+        ..LocationPolicy::default()
+    };
+    let paths = vec![to("/in", PathType::Prefix, "echo")];
+    let route = Route { paths, policy, ..Route::default() };
+    proxy.config(vec![("ingress/ns/in/a.test", Resource::Route(route))]);
+    proxy.service("errors", Backend::default());
+    proxy.endpoints("echo", &[origin.address]);
+    proxy.endpoints("errors", &[errors.address]);
+    let mut client = Client::new(proxy.http);
+    let response = client.get("/in");
+    assert_eq!((response.text(), response.all("set-cookie").len()), ("page", 1));
+    let cookie = issued(&response).unwrap();
+    assert!(cookie.ends_with(ECHO), "{cookie}");
+    let again = client.ask(&with(&cookie));
+    assert_eq!((again.text(), issued(&again)), ("page", None));
+}
+
+#[test]
+fn a_cookie_depends_on_the_time_and_on_the_browser() {
+    let origin = Origin::says("here");
+    let mut proxy = Proxy::with(Limits::default());
+    let affinity = Affinity {
+        expires: Some(3_600),
+        same_site: Some(SameSite::None.into()),
+        conditional_none: true,
+        ..sticky(AffinityMode::Balanced)
+    };
+    serve(&mut proxy, affinity, Vec::new());
+    proxy.endpoints("echo", &[origin.address]);
+    for (agent, is_told) in [("Chrome/51.0", false), ("Chrome/80.0", true)] {
+        let request = format!("GET /in HTTP/1.1\r\nHost: a.test\r\nUser-Agent: {agent}\r\n\r\n");
+        let cookie = Client::new(proxy.http).ask(&request).all("set-cookie").concat();
+        assert_eq!(cookie.contains("SameSite=None"), is_told, "{agent}: {cookie}");
+        let date = cookie.split("; ").find_map(|it| it.strip_prefix("Expires=")).unwrap();
+        let date = jiff::civil::DateTime::strptime("%a, %d-%b-%y %H:%M:%S GMT", date).unwrap();
+        let expires = date.to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp().as_second();
+        let now = shared::clock::wall().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let left = expires - i64::try_from(now).unwrap();
+        assert!((3_500..3_700).contains(&left), "{cookie}");
+    }
 }
 
 /// ingress-nginx looks up the requested name, then the name with `*` in place of its first label; it does not consider

@@ -66,12 +66,30 @@ fn a_preflight_is_answered_before_the_redirect_and_without_the_backend() {
     assert_eq!((response.status, response.all("content-type")), (204, vec![]));
     assert_eq!(response.all("content-length"), ["0"], "as in ingress-nginx");
     assert_eq!(response.all("access-control-allow-methods"), ["GET, PUT, POST, DELETE, PATCH, OPTIONS"]);
+    let usual = "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization";
+    assert_eq!(response.all("access-control-allow-headers"), [usual]);
     assert_eq!(ask(&mut client, "GET", "/", "https://a.com").status, 308);
     assert_eq!(ask(&mut client, "OPTIONS", "/", "https://b.com").status, 308);
     assert!(origin.seen().is_empty());
     proxy.config(vec![("a.test", Resource::Host(Host::default()))]);
     let stranger = ask(&mut client, "OPTIONS", "/", "https://b.com");
     assert_eq!((stranger.status, stranger.text()), (200, "options"));
+}
+
+#[test]
+fn lists_of_headers_are_those_of_the_location() {
+    let origin = Origin::says("in");
+    let policy = LocationPolicy {
+        cors_allow_headers: Some("X-Asks".into()),
+        cors_expose_headers: Some("X-Shown, X-Also".into()),
+        ..said(&["https://a.com"])
+    };
+    let proxy = proxy(&origin, route(policy));
+    for method in ["GET", "OPTIONS"] {
+        let response = ask(&mut Client::new(proxy.http), method, "/", "https://a.com");
+        assert_eq!(response.all("access-control-allow-headers"), ["X-Asks"], "{method}");
+        assert_eq!(response.all("access-control-expose-headers"), ["X-Shown, X-Also"], "{method}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use shared::policy::{
 };
 use shared::resource::{Backend, PathType, Resource, Route};
 
+use super::client_certs::{self, Secure};
 use super::harness::*;
 use super::response_headers::{collect_warnings, warnings};
 
@@ -129,7 +130,7 @@ fn an_application_is_told_what_nginx_tells() {
     let long = "v".repeat(300);
     let answer = client.ask(&format!(
         "POST /app/b%20c/?x=1 HTTP/1.1\r\nHost: a.test\r\nX-Test: t\r\nX-Long: {long}\r\nCookie: a=1\r\nProxy: evil\r\n\
-         X-Test: u\r\nContent-Type: text/x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+         X-Test: u\r\nCookie: b=2\r\nContent-Type: text/x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
     ));
     assert_eq!(
         (answer.status, answer.text(), answer.all("content-type")),
@@ -150,12 +151,15 @@ fn an_application_is_told_what_nginx_tells() {
         ("HTTPS", "-"),
         ("SERVER_ADDR", "127.0.0.1"),
         ("SERVER_NAME", "a.test"),
+        ("SERVER_PORT", &proxy.http.port().to_string()),
         ("REMOTE_ADDR", "127.0.0.1"),
+        ("REMOTE_PORT", &client.stream.local_addr().unwrap().port().to_string()),
+        ("REDIRECT_STATUS", "200"),
         ("GATEWAY_INTERFACE", "CGI/1.1"),
         ("HTTP_HOST", "a.test"),
         ("HTTP_X_TEST", "t, u"),
         ("HTTP_X_LONG", &long),
-        ("HTTP_COOKIE", "a=1"),
+        ("HTTP_COOKIE", "a=1; b=2"),
         ("HTTP_X_FORWARDED_FOR", "127.0.0.1"),
         ("HTTP_PROXY", "-"),
         ("HTTP_TRANSFER_ENCODING", "-"),
@@ -167,6 +171,19 @@ fn an_application_is_told_what_nginx_tells() {
     // The client's connection continues, the application's is closed.
     assert_eq!(client.get("/app/x.php").text(), "hello world");
     assert_eq!(tolds.lock().unwrap()[1].get("SCRIPT_NAME"), "/app/x.php");
+}
+
+#[test]
+fn an_application_is_told_that_its_client_came_over_tls() {
+    let (origin, tolds) = application(saying(&["Content-Length: 2\r\n\r\nhi"]));
+    let proxy = serving(&origin, fcgi());
+    let mut secure = Secure::new(&proxy, &client_certs::client(None), "a.test");
+    assert_eq!(secure.get("/app", "a.test", "").0, 200);
+    let told = tolds.lock().unwrap()[0].clone();
+    let port = proxy.https.port().to_string();
+    for (name, value) in [("HTTPS", "on"), ("REQUEST_SCHEME", "https"), ("SERVER_PORT", &port)] {
+        assert_eq!(told.get(name), value, "{name}");
+    }
 }
 
 #[test]
