@@ -145,27 +145,83 @@ mod tests {
 
     use super::*;
 
+    fn text(metrics: Metrics) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(metrics));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        text
+    }
+
     #[test]
     fn workers_are_added_up() {
         let metrics = Metrics::new(2);
         metrics.worker(0).answered(204, Duration::from_millis(7));
         metrics.worker(1).answered(200, Duration::from_secs(60));
+        for status in [101, 301, 404, 503, 599, 600] {
+            metrics.worker(1).answered(status, Duration::from_secs(60));
+        }
         metrics.worker(1).failed(Kind::ReadTimeout);
         metrics.worker(1).open.set(3);
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(metrics));
-        let mut text = String::new();
-        encode(&mut text, &registry).unwrap();
+        let text = text(metrics);
         for line in [
+            "firth_requests_total{status=\"1xx\"} 1",
             "firth_requests_total{status=\"2xx\"} 2",
-            "firth_requests_total{status=\"5xx\"} 0",
+            "firth_requests_total{status=\"3xx\"} 1",
+            "firth_requests_total{status=\"4xx\"} 1",
+            "firth_requests_total{status=\"5xx\"} 3",
             "firth_upstream_failures_total{kind=\"read_timeout\"} 1",
             "firth_connections_open 3",
-            "firth_request_duration_seconds_count 2",
+            "firth_request_duration_seconds_count 8",
             "firth_request_duration_seconds_bucket{le=\"0.005\"} 0",
             "firth_request_duration_seconds_bucket{le=\"0.01\"} 1",
-            "firth_request_duration_seconds_bucket{le=\"+Inf\"} 2",
+            "firth_request_duration_seconds_bucket{le=\"+Inf\"} 8",
         ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
+
+    /// Operators alert on these names.
+    #[test]
+    fn each_counter_is_shown_under_its_own_name() {
+        let metrics = Metrics::new(1);
+        let worker = metrics.worker(0);
+        let counters = [
+            ("connections_accepted", &worker.accepted),
+            ("connections_refused", &worker.refused),
+            ("connections_shed", &worker.shed),
+            ("accept_errors", &worker.accept_errors),
+            ("tls_handshakes", &worker.handshakes),
+            ("tls_handshakes_resumed", &worker.handshakes_resumed),
+            ("tls_handshake_failures", &worker.handshake_failures),
+            ("http2_sent_away", &worker.sent_away),
+            ("panics", &worker.panics),
+            ("requests_routed", &worker.routed),
+            ("requests_refused", &worker.refusals),
+            ("requests_abandoned", &worker.abandoned),
+            ("request_body_bytes", &worker.received),
+            ("response_body_bytes", &worker.sent),
+            ("upstream_connections", &worker.connected),
+            ("upstream_reused", &worker.reused),
+            ("upstream_retries", &worker.retries),
+            ("upstream_retries_denied", &worker.retries_denied),
+            ("endpoints_ejected", &worker.ejected),
+            ("endpoints_returned", &worker.returned),
+            ("mirror_copies", &worker.copied),
+            ("mirror_copies_lost", &worker.copies_lost),
+            ("access_log_dropped", &worker.log_dropped),
+            ("request_sets_overflowed", &worker.overflowed),
+            ("held_bytes_refused", &worker.held_refused),
+            ("held_bytes_deferred", &worker.held_deferred),
+            ("access_log_lines", &worker.log_lines),
+        ];
+        assert_eq!(counters.len(), COUNTERS.len());
+        for (number, (_, counter)) in (1..).zip(counters) {
+            counter.add(number);
+        }
+        let text = text(metrics);
+        for (number, (name, _)) in (1..).zip(counters) {
+            let line = format!("firth_{name}_total {number}");
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
     }

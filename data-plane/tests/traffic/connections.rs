@@ -25,6 +25,9 @@ fn requests_on_one_connection_are_answered_in_order() {
     assert!(origin.seen().iter().all(|seen| seen.connection == 0), "one kept connection");
     let metrics = proxy.metrics.worker(0);
     assert_eq!((metrics.connected.value(), metrics.reused.value()), (1, 4));
+    assert_eq!(metrics.routed.value(), 5);
+    let bodies = 5 * "GET /0 HTTP/1.1".len() as u64;
+    eventually("all of their bodies are counted", || metrics.sent.value() == bodies);
 }
 
 #[test]

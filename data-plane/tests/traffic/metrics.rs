@@ -183,3 +183,35 @@ fn connections_are_shown_to_whom_somebody_says() {
     proxy.defaults(defaults);
     assert_eq!(ask(&proxy, "nobody.test").0, 403);
 }
+
+#[test]
+fn figures_are_those_of_a_request_and_of_its_endpoint() {
+    const FIRST: &str = "path=\"/first\"";
+    const KEPT: &str = "path=\"/kept\"";
+    let origin = Origin::says("hello");
+    let mut proxy = Proxy::start();
+    let paths = ["/first", "/kept"].map(|path| (path, PathType::Prefix, "echo"));
+    proxy.host("a.test", false, &paths);
+    proxy.endpoints("echo", &[origin.address]);
+    let body = "x".repeat(1_000);
+    let request = |path: &str| {
+        format!("POST {path} HTTP/1.1\r\nHost: a.test\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    };
+    let mut client = Client::new(proxy.http);
+    let answer = client.ask(&request("/first"));
+    assert_eq!(client.ask(&request("/kept")).status, 200);
+    let samples = eventually(&proxy, |samples| counted(samples).len() == 2);
+    let sum = |name: &str, path: &str| {
+        let begin = format!("{name}_sum{{");
+        let line = samples.iter().find(|line| line.starts_with(&begin) && line.contains(path));
+        line.unwrap_or_else(|| panic!("{name} {path}: {samples:#?}")).rsplit(' ').next().unwrap()
+    };
+    let came = request("/first").len().to_string();
+    let sent = (answer.head.len() + answer.body.len()).to_string();
+    let sizes = ["request_size", "response_size", "bytes_sent"].map(|name| sum(name, FIRST));
+    assert_eq!(sizes, [&*came, &sent, &sent]);
+    // Only the first one had to connect; both had to wait for an answer.
+    assert_ne!(sum("connect_duration_seconds", FIRST), "0");
+    assert_eq!(sum("connect_duration_seconds", KEPT), "0");
+    assert_ne!(sum("header_duration_seconds", KEPT), "0");
+}

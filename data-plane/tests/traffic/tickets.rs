@@ -34,6 +34,11 @@ fn a_client_is_known_again_on_another_proxy_and_judged_as_there() {
     assert_eq!(shake(&one, "a.test"), (Full, 200));
     assert_eq!(shake(&other, "a.test"), (Resumed, 200));
     assert_eq!(subject(), "CN=alice", "by what it showed the other proxy");
+    let counted = |proxy: &Proxy| {
+        let metrics = proxy.metrics.worker(0);
+        (metrics.handshakes.value(), metrics.handshakes_resumed.value())
+    };
+    assert_eq!([counted(&one), counted(&other)], [(1, 0), (1, 1)]);
     // The same client under another policy.
     other.live(KEY, material(&Authority::new("another")));
     assert_eq!(shake(&other, "a.test"), (Full, 400), "what it showed to those before does not count");

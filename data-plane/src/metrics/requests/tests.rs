@@ -46,7 +46,7 @@ fn counted(metrics: &Metrics, rules: &Rules) -> Vec<String> {
 #[test]
 fn workers_are_added_up_and_labels_are_the_original_s() {
     let metrics = Metrics::new(2);
-    let place = place("ns/web", "/a\"b");
+    let place = place("ns/web", "/a\"b\\c\nd");
     let canary = Arc::from("ns-next-80");
     for worker in 0..2 {
         let mut requests = Requests::new(metrics.worker(worker));
@@ -60,7 +60,7 @@ fn workers_are_added_up_and_labels_are_the_original_s() {
         counted(&metrics, &rules),
         [("", "GET", 2), ("", "OTHER", 2), ("ns-next-80", "GET", 2)].map(|(canary, method, count)| format!(
             "canary=\"{canary}\",host=\"a.test\",ingress=\"web\",method=\"{method}\",namespace=\"ns\",\
-             path=\"/a\\\"b\",service=\"echo\",status=\"200\"}} {count}"
+             path=\"/a\\\"b\\\\c\\nd\",service=\"echo\",status=\"200\"}} {count}"
         ))
     );
     let page = page(&metrics, &rules);
@@ -91,6 +91,22 @@ fn workers_are_added_up_and_labels_are_the_original_s() {
         "as Go writes them"
     );
     assert_eq!(with("connect_duration_seconds_count", ""), [""; 0], "nobody was asked");
+}
+
+/// As Prometheus defines `le`.
+#[test]
+fn a_figure_that_equals_a_bound_is_below_it() {
+    let metrics = Metrics::new(1);
+    let mut requests = Requests::new(metrics.worker(0));
+    let place = place("ns/web", "/");
+    let figures = [None, None, None, None, None, Some(100), None];
+    requests.count(&place, &Request { figures, ..request("GET", 200) });
+    requests.tick();
+    let page = page(&metrics, &Rules::default());
+    let buckets =
+        page.iter().filter(|line| line.starts_with("nginx_ingress_controller_response_size_bucket"));
+    let ends: Vec<_> = buckets.filter_map(|line| line.split_once(",le=")).map(|(_, end)| end).collect();
+    assert_eq!(ends[8..], ["\"90\"} 0", "\"100\"} 1", "\"+Inf\"} 1"]);
 }
 
 #[test]
