@@ -125,7 +125,7 @@ fn the_log_has_what_it_says_whoever_is_believed() {
     for (believed, client) in [(None, "192.0.2.7"), (Some("192.0.2.0/24"), "127.0.0.1")] {
         let mut proxy = behind(&origin, believed, None);
         let format = "$remote_addr $proxy_protocol_addr:$proxy_protocol_port \
-                      $proxy_protocol_server_addr:$proxy_protocol_server_port";
+                      $proxy_protocol_server_addr:$proxy_protocol_server_port [$full_x_forwarded_for]";
         let defaults = LocationPolicy {
             use_proxy_protocol: Some(true),
             log_format_upstream: Some(format.into()),
@@ -140,8 +140,8 @@ fn the_log_has_what_it_says_whoever_is_believed() {
         }
         let log = proxy.stop(Duration::ZERO, PATIENCE);
         let lines: Vec<_> = log.lines().collect();
-        let told = format!("{client} 192.0.2.7:56324 192.0.2.8:1234");
-        assert_eq!(lines, [told.as_str(), "127.0.0.1 -:- -:-"]);
+        let told = format!("{client} 192.0.2.7:56324 192.0.2.8:1234 [192.0.2.7]");
+        assert_eq!(lines, [told.as_str(), "127.0.0.1 -:- -:- [127.0.0.1]"]);
     }
 }
 

@@ -429,6 +429,7 @@ fn headers_may_name_what_a_connection_tells() {
     let mut proxy = proxy(&origin, verifying(ClientVerification::Optional), &authority);
     let texts = [
         ("X-Tls", "=$ssl_protocol $ssl_curve $ssl_session_reused $ssl_server_name $https $scheme"),
+        ("X-Cipher", "$ssl_cipher"),
         ("X-Ends", "$server_addr $server_port $remote_port $connection_requests"),
         ("X-Time", "$time_iso8601|$time_local|$msec"),
         ("X-Line", "$request"),
@@ -457,6 +458,7 @@ fn headers_may_name_what_a_connection_tells() {
     let seen = origin.seen().pop().unwrap();
     let value = |name: &str| seen.all(name).concat();
     assert_eq!(value("x-tls"), "=TLSv1.3 X25519 . a.test on https");
+    assert_eq!(value("x-cipher"), "TLS_AES_256_GCM_SHA384");
     assert_eq!(value("x-ends"), format!("127.0.0.1 {} {port} 1", proxy.https.port()));
     let times = value("x-time");
     let times: Vec<_> = times.split('|').collect();

@@ -393,15 +393,17 @@ fn the_log_names_the_upstream_that_answered() {
     let bare = proxy(&origin, &errors, LocationPolicy { default_backend: None, ..listing(&[404]) });
     let passing = proxy(&origin, &errors, listing(&[503]));
     let own = "custom-default-backend-ns-errors";
-    for (proxy, target, upstream) in [
-        (named, "/replaced", own),
-        (bare, "/default", "upstream-default-backend"),
-        (passing, "/passes", "ns-echo-80"),
-        (proxy(&origin, &errors, listing(&[])), "/nobody", own),
+    for (proxy, target, upstream, statuses) in [
+        (named, "/replaced", own, "404 : 418"),
+        (bare, "/default", "upstream-default-backend", "404 : 404"),
+        (passing, "/passes", "ns-echo-80", "404"),
+        (proxy(&origin, &errors, listing(&[])), "/nobody", own, "418"),
     ] {
         Client::new(proxy.http).get(target);
         let log = proxy.stop(Duration::ZERO, PATIENCE);
         assert!(log.contains(&format!(" [{upstream}] [] ")), "{target}: {log}");
+        let (before_id, _) = log.rsplit_once(' ').unwrap();
+        assert!(before_id.ends_with(&format!(" {statuses}")), "{target}: {log}");
     }
 }
 

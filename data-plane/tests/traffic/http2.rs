@@ -97,6 +97,23 @@ fn a_stream_is_a_request_like_any_other() {
 }
 
 #[test]
+fn requests_of_a_connection_are_numbered_from_1() {
+    let origin = Origin::says("in");
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let log_format_upstream = Some("$connection_requests".to_owned());
+    proxy.defaults(LocationPolicy { log_format_upstream, ..LocationPolicy::default() });
+    run(async {
+        let mut sender = prior_knowledge(proxy.http).await;
+        for _ in 0..2 {
+            let response = sender.send_request(request(Method::GET, "http://a.test/", "")).await.unwrap();
+            assert_eq!(text(response).await, "in");
+        }
+    });
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    assert_eq!(log.lines().collect::<Vec<_>>(), ["1", "2"]);
+}
+
+#[test]
 fn answers_of_every_framing() {
     let origin = Origin::new(|seen| {
         let target = seen.line().split(' ').nth(1).unwrap().to_owned();

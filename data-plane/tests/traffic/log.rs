@@ -19,11 +19,8 @@ fn a_client_that_gives_up_leaves_what_its_endpoint_was_sent() {
         }
     });
     let mut proxy = Proxy::serving(Limits::default(), &[silent.address]);
-    let defaults = LocationPolicy {
-        log_format_upstream: Some("$status $upstream_status $upstream_bytes_sent".into()),
-        ..LocationPolicy::default()
-    };
-    proxy.defaults(defaults);
+    let format = Some("$status [$request_completion] $upstream_status $upstream_bytes_sent".into());
+    proxy.defaults(LocationPolicy { log_format_upstream: format, ..LocationPolicy::default() });
     let mut stream = TcpStream::connect(proxy.http).unwrap();
     write!(stream, "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
     eventually("it is asked for", || silent.seen().len() == 1);
@@ -37,7 +34,7 @@ fn a_client_that_gives_up_leaves_what_its_endpoint_was_sent() {
     let log = proxy.stop(Duration::ZERO, PATIENCE);
     let lines: Vec<_> = log.lines().collect();
     assert_eq!(lines.len(), 2, "{log}");
-    assert!(lines[0].starts_with("499 - ") && !lines[0].ends_with(" 0"), "{log}");
+    assert!(lines[0].starts_with("499 [] - ") && !lines[0].ends_with(" 0"), "{log}");
     assert_eq!(lines[0], lines[1]);
 }
 
@@ -80,6 +77,62 @@ fn one_line_a_request() {
     assert!(lines[1].starts_with("127.0.0.1 - - \"HEAD / HTTP/1.1\" 200 0 \"-\" \"-\" "), "{log}");
     assert!(lines[2].starts_with("127.0.0.1 - - \"BAD\" 400 "), "{log}");
     assert!(lines[2].contains(" [-] [] - - - -"), "{log}");
+}
+
+/// Whoever probes a proxy does so every few seconds.
+#[test]
+fn probes_of_the_proxy_itself_are_not_logged() {
+    let origin = Origin::says("hello");
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    proxy.config(vec![("_", Resource::Host(Host::default()))]);
+    let mut client = Client::new(proxy.http);
+    for (host, path) in [("nobody.test", "/healthz"), ("nobody.test", "/nginx_status"), ("a.test", "/x")] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(client.ask(&request).status, 200, "{path}");
+    }
+    drop(client);
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    assert_eq!(log.lines().count(), 1, "{log}");
+    assert!(log.contains("\"GET /x HTTP/1.1\" 200"), "{log}");
+}
+
+#[test]
+fn a_line_names_its_connection_by_number() {
+    let origin = Origin::says("hello");
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let format = Some("$connection".into());
+    proxy.defaults(LocationPolicy { log_format_upstream: format, ..LocationPolicy::default() });
+    let mut clients = [(); 2].map(|()| Client::new(proxy.http));
+    for client in [0, 0, 1] {
+        assert_eq!(clients[client].get("/").status, 200);
+    }
+    drop(clients);
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    let numbers: Vec<u64> = log.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(numbers.len() == 3 && numbers[0] == numbers[1] && numbers[1] != numbers[2], "{log}");
+}
+
+/// A connection that is kept takes no time, and an endpoint that leaves has sent no head.
+#[test]
+fn the_time_to_connect_is_not_that_of_the_head() {
+    let origin = Origin::new(|seen| match seen.line().contains("/leaves") {
+        true => (Vec::new(), false),
+        false => (ok("hello"), true),
+    });
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let format = Some("$upstream_connect_time $upstream_header_time".into());
+    proxy.defaults(LocationPolicy { log_format_upstream: format, ..LocationPolicy::default() });
+    let mut client = Client::new(proxy.http);
+    let leaving = "POST /leaves HTTP/1.1\r\nHost: a.test\r\nContent-Length: 0\r\n\r\n";
+    let statuses = [client.ask(leaving).status, client.get("/").status, client.get("/").status];
+    assert_eq!(statuses, [502, 200, 200]);
+    drop(client);
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    let lines: Vec<_> = log.lines().map(|line| line.split_once(' ').unwrap()).collect();
+    let is_time = |text: &str| text.parse::<f64>().is_ok();
+    assert!(is_time(lines[0].0) && lines[0].1 == "-", "{log}");
+    assert!(is_time(lines[1].0) && is_time(lines[1].1), "{log}");
+    assert!(lines[2].0 == "0.000" && is_time(lines[2].1), "{log}");
 }
 
 /// nginx asks the connection how much it has taken, and counts what it reads: what stands around the pieces of a body counts.
@@ -274,13 +327,13 @@ fn a_line_is_made_of_what_the_fleet_says() {
         "GET /echo/%61?a=1&b HTTP/1.1\r\nHost: A.test\r\nX-Forwarded-For: 7.7.7.7\r\nCookie: c=\"2\"\r\n\r\n",
         "GET /nowhere HTTP/1.1\r\nHost: a.test\r\n\r\n",
     ];
-    let format =
-        "$status|$host|$http_host|$uri|$request_uri|$args|$arg_a|$is_args|$scheme|$connection_requests|$pipe";
+    let format = "$status|$host|$http_host|$uri|$request_uri|$args|$arg_a|$is_args|$scheme|$connection_requests\
+                  |$pipe|$request_completion";
     assert_eq!(
         logged(format, (false, false), &heads),
         [
-            "201|a.test|A.test|/echo/a|/echo/%61?a=1&b|a=1&b|1|?|http|1|.",
-            "404|a.test|a.test|/nowhere|/nowhere|-|-||http|2|.",
+            "201|a.test|A.test|/echo/a|/echo/%61?a=1&b|a=1&b|1|?|http|1|.|OK",
+            "404|a.test|a.test|/nowhere|/nowhere|-|-||http|2|.|OK",
         ]
     );
     // The client's own values, not those that the backend is told; of responses both the original and the sent values.
