@@ -52,3 +52,17 @@ impl Drop for Observation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_to_connect_counts_in_addition() {
+        let endpoint = Arc::new(Endpoint::new(0, ([127, 0, 0, 1], 80).into()));
+        let mut observation = Observation::begin(Turn::Latency, &endpoint).unwrap();
+        observation.connecting = Duration::from_secs(3_600);
+        drop(observation);
+        assert!(endpoint.latency.known().is_some_and(|seconds| seconds >= 3_600.0));
+    }
+}

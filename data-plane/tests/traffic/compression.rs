@@ -77,6 +77,21 @@ fn accepted_coding_is_applied_and_byte_related_headers_are_removed() {
     }
 }
 
+/// A strong one becomes weak; what is none at all could only be taken for a strong one.
+#[test]
+fn entity_tag_of_a_compressed_response_is_weak_or_removed() {
+    for (tag, expected) in [
+        ("ETag: \"v1\"\r\n", &["W/\"v1\""][..]),
+        ("ETag: W/\"v1\"\r\n", &["W/\"v1\""]),
+        ("ETag: v1\r\n", &[]),
+        ("", &[]),
+    ] {
+        let fields: &'static str = Box::leak(format!("Content-Type: text/plain\r\n{tag}").into_boxed_str());
+        let answer = asking(&saying(&says("200 OK", fields), gzip()), "GET", "gzip");
+        assert_eq!((answer.all("content-encoding"), answer.all("etag")), (vec!["gzip"], expected.to_vec()));
+    }
+}
+
 #[test]
 fn uncompressible_response_is_passed_unchanged() {
     const TEXT: &str = "Content-Type: text/plain\r\n";

@@ -32,6 +32,8 @@ fn users(proxy: &mut Proxy, users: &[(&str, &str)]) {
 struct Login {
     nonce: String,
     count: u32,
+    /// Of the count, at least.
+    digits: usize,
     /// Overrides the correct value.
     realm: &'static str,
     uri: &'static str,
@@ -41,23 +43,23 @@ struct Login {
 impl Login {
     fn of(challenge: &str) -> Self {
         let nonce = challenge.split("nonce=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
-        Self { nonce, count: 1, realm: REALM, uri: "/x?a=1", target: "/x?a=1" }
+        Self { nonce, count: 1, digits: 8, realm: REALM, uri: "/x?a=1", target: "/x?a=1" }
     }
 
     fn response(&self, method: &str, pair: &str) -> String {
         let (user, password) = pair.split_once(':').unwrap();
         let hash = md5(&format!("{user}:{REALM}:{password}"));
-        let Self { nonce, count, uri, .. } = self;
-        md5(&format!("{hash}:{nonce}:{count:08x}:c1:auth:{}", md5(&format!("{method}:{uri}"))))
+        let Self { nonce, count, digits, uri, .. } = self;
+        md5(&format!("{hash}:{nonce}:{count:0digits$x}:c1:auth:{}", md5(&format!("{method}:{uri}"))))
     }
 
     fn request(&self, pair: &str) -> String {
         let user = pair.split_once(':').unwrap().0;
-        let Self { nonce, count, realm, uri, target } = self;
+        let Self { nonce, count, digits, realm, uri, target } = self;
         let response = self.response("GET", pair);
         format!(
             "GET {target} HTTP/1.1\r\nHost: a.test\r\nAuthorization: Digest username=\"{user}\", realm=\"{realm}\", \
-             nonce=\"{nonce}\", uri=\"{uri}\", qop=auth, nc={count:08x}, cnonce=\"c1\", response=\"{response}\"\r\n\r\n"
+             nonce=\"{nonce}\", uri=\"{uri}\", qop=auth, nc={count:0digits$x}, cnonce=\"c1\", response=\"{response}\"\r\n\r\n"
         )
     }
 }
@@ -135,6 +137,20 @@ fn a_digest_is_of_its_request_however_that_is_written() {
     ]) {
         login = Login { target, uri, count, ..login };
         assert_eq!(client.ask(&login.request("alice:secret")).status, status, "{target} {uri}");
+    }
+}
+
+/// RFC 7616 section 3.4: nobody else would know how the count was written when its digest was made.
+#[test]
+fn a_count_has_eight_digits() {
+    let origin = Origin::says("in");
+    let mut proxy = serving(&origin);
+    users(&mut proxy, &[("alice", "secret")]);
+    let mut client = Client::new(proxy.http);
+    let challenge = client.get("/x?a=1").all("www-authenticate")[0].to_owned();
+    for (digits, status) in [(1, 401), (7, 401), (9, 401), (8, 200)] {
+        let login = Login { digits, ..Login::of(&challenge) };
+        assert_eq!(client.ask(&login.request("alice:secret")).status, status, "{digits}");
     }
 }
 
