@@ -3,7 +3,7 @@
 //! Users parse these pages, so they are identical to nginx' to the byte.
 
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use bytes::Bytes;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Framing, Known, ResponseHead, reason};
 use crate::local::Local;
+use crate::local::timer::Timer;
 use crate::upstream::call::Call;
 use crate::upstream::link::Link;
 
@@ -283,6 +284,25 @@ impl ReplyBody {
             Self::Call(call) => Some(call),
             Self::Paced(paced) => paced.body().call(),
             _ => None,
+        }
+    }
+
+    /// Ready when nothing was heard of the endpoint for so long, by a timer that began with the wait. As in nginx each frame
+    /// counts, also one that only takes more of the request: an endpoint may respond early to a request that is long.
+    pub(crate) fn poll_silent(
+        &mut self,
+        (local, timer): (&Local, &Timer),
+        limit: Duration,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        loop {
+            ready!(timer.poll_elapsed(cx));
+            let heard = self.call().and_then(|call| call.heard());
+            let left = heard.map(|at| (at + limit).saturating_duration_since(local.timers.now()));
+            match left {
+                Some(left) if !left.is_zero() => timer.arm(left),
+                _ => return Poll::Ready(()),
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -198,6 +199,11 @@ impl Call {
             }
             _ => None,
         }
+    }
+
+    /// When the endpoint last showed that it has not forgotten the call.
+    pub(crate) fn heard(&self) -> Option<Instant> {
+        self.place.heard()
     }
 
     /// Bytes of the response that have arrived and were not read. The task is woken when there are more.

@@ -448,6 +448,11 @@ impl CallSlot {
         self.connection().has_ended(self.stream.get())
     }
 
+    /// When the endpoint last showed that it has not forgotten the call.
+    pub(super) fn heard(&self) -> Option<Instant> {
+        self.connection().heard(self.stream.get())
+    }
+
     /// Bytes of the response that have come and were not [released](Self::release). The task is woken when there are
     /// more.
     pub(super) fn poll_unread(&self, cx: &Context<'_>) -> usize {

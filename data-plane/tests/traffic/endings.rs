@@ -12,7 +12,9 @@ use h2::Reason;
 use h2::client::SendRequest;
 use http::StatusCode;
 use shared::policy::{BackendProtocol, LocationPolicy};
-use test_kit::client::frames::{DATA, END_HEADERS, END_STREAM, HEADERS, RESET, SETTINGS, frame};
+use test_kit::client::frames::{
+    DATA, END_HEADERS, END_STREAM, HEADERS, RESET, SETTINGS, WINDOW_UPDATE, frame,
+};
 
 use super::grpc::{call, proxy, run, sender, whole};
 use super::harness::*;
@@ -199,6 +201,34 @@ fn an_endpoint_that_is_slow_and_there_is_asked_and_keeps_its_connection() {
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(ask(&mut sender, 5).await, 200);
         assert_eq!((endpoint.connections(), questions.load(Ordering::Relaxed)), (1, 1));
+        proxy
+    });
+}
+
+/// A service that is sent a stream may respond at once, and then says nothing but that it takes more.
+#[test]
+fn an_endpoint_that_takes_a_long_request_is_not_silent() {
+    run(async {
+        let endpoint = Scripted::new(|frame| {
+            let taken = (frame.payload.len() as u32).to_be_bytes();
+            Some(match frame.kind {
+                HEADERS => self::frame(HEADERS, END_HEADERS, frame.stream, &[0x88]),
+                DATA if frame.ends() => self::frame(DATA, END_STREAM, frame.stream, b""),
+                DATA => self::frame(WINDOW_UPDATE, 0, frame.stream, &taken),
+                _ => polite(frame, &[]),
+            })
+        });
+        let proxy = patient(&endpoint, 3);
+        let mut sender = sender(&proxy).await;
+        let (response, mut out) = sender.send_request(call("/"), false).unwrap();
+        let mut body = response.await.unwrap().into_body();
+        // Longer than the timeout.
+        for _ in 0..12 {
+            out.send_data("x".into(), false).unwrap();
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        out.send_data("x".into(), true).unwrap();
+        assert!(body.data().await.is_none_or(|piece| piece.unwrap().is_empty()));
         proxy
     });
 }

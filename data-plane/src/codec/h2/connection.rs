@@ -62,7 +62,7 @@ pub(crate) trait Role: fmt::Debug + Sized {
     fn may_have_data(message: &Self::Message) -> bool;
 
     /// A frame comes.
-    fn count(&mut self, frame: Frame, now: Instant);
+    fn count(connection: &mut Connection<Self>, frame: Frame, now: Instant);
 
     /// Whether nothing more is read.
     fn has_enough(&self) -> bool;

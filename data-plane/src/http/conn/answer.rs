@@ -186,7 +186,8 @@ impl Answer<'_> {
                     if let Poll::Ready(error) = poll_client(body, (stream, input, unread), cx) {
                         return Poll::Ready(Err(error));
                     }
-                    return timer.poll_elapsed(cx).map(|_| Err(Kind::ReadTimeout.into()));
+                    let silent = body.poll_silent((local, timer), self.read, cx);
+                    return silent.map(|()| Err(Kind::ReadTimeout.into()));
                 }
             }
         }

@@ -206,7 +206,7 @@ async fn more(
             return Poll::Ready(Err(Kind::ClientGone.into()));
         }
         if wanted.is_ready() {
-            return timer.poll_elapsed(cx).map(|_| Err(Kind::ReadTimeout.into()));
+            return body.poll_silent((local, timer), read, cx).map(|()| Err(Kind::ReadTimeout.into()));
         }
         poll_late((local, timer), (&out.turn, true), &mut taken, cx).map(|()| Err(Kind::ClientTimeout.into()))
     })

@@ -10,7 +10,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::receive::{Head, Incoming};
 use super::{Connection, LAST, Limits, Role};
-use crate::codec::frame::{Frame, Kind};
+use crate::codec::frame::{ACK, Frame, Kind};
 use crate::codec::guard::HeadError;
 use crate::codec::h2::Reason;
 use crate::codec::h2::outgoing::{Outgoing, PING};
@@ -31,6 +31,8 @@ pub(crate) struct Client {
     last: Option<u32>,
     /// Whether it was asked whether it is there, and has not answered.
     is_asked: bool,
+    /// When it last asked that itself.
+    pinged: Option<Instant>,
     counts: Counts,
 }
 
@@ -54,6 +56,8 @@ pub(crate) struct Response {
     has_begun: bool,
     head: Option<Box<ResponseHead>>,
     trailers: Option<Box<Fields>>,
+    /// When the last frame of its stream came.
+    heard: Option<Instant>,
 }
 
 /// The head of a response, as it came.
@@ -75,11 +79,16 @@ impl Role for Client {
         message.has_begun
     }
 
-    fn count(&mut self, frame: Frame, _: Instant) {
+    fn count(connection: &mut Connection<Self>, frame: Frame, now: Instant) {
+        let counts = &mut connection.role.counts;
         match frame.kind {
-            Kind::Data | Kind::Headers => self.counts.answers += 1,
-            Kind::WindowUpdate if frame.stream == 0 => self.counts.openings += 1,
+            Kind::Data | Kind::Headers => counts.answers += 1,
+            Kind::WindowUpdate if frame.stream == 0 => counts.openings += 1,
+            Kind::Ping if frame.flags & ACK == 0 => connection.role.pinged = Some(now),
             _ => {}
+        }
+        if let Some(it) = connection.stream(frame.stream) {
+            it.message.heard = Some(now);
         }
     }
 
@@ -306,6 +315,12 @@ impl Connection<Client> {
             let it = &self.streams[place].1;
             it.has_come && it.body.is_empty() && it.message.trailers.is_none()
         })
+    }
+
+    /// When the peer last showed that it has not forgotten a stream: by any frame of it, or by asking for us.
+    pub(crate) fn heard(&self, stream: u32) -> Option<Instant> {
+        let place = self.place(stream)?;
+        self.streams[place].1.message.heard.max(self.role.pinged)
     }
 
     /// Bytes of a response that have come and that nobody has released. Whoever does not take them is woken when there

@@ -143,17 +143,17 @@ impl<R: Role> Connection<R> {
                     if input.len() < fixed && length >= fixed - HEADER {
                         return Ok(None);
                     }
-                    self.role.count(frame, now);
+                    R::count(self, frame, now);
                     self.begin_data(frame, input)?;
                 }
                 Kind::Other => {
-                    self.role.count(frame, now);
+                    R::count(self, frame, now);
                     input.advance(HEADER);
                     self.incoming.skip = length;
                 }
                 _ if input.len() < HEADER + length => return Ok(None),
                 _ => {
-                    self.role.count(frame, now);
+                    R::count(self, frame, now);
                     let event = self.frame(frame, &input[HEADER..HEADER + length], fields)?;
                     input.advance(HEADER + length);
                     if event.is_some() {

@@ -81,8 +81,8 @@ impl Role for Server {
         true
     }
 
-    fn count(&mut self, frame: Frame, now: Instant) {
-        self.frames.read(frame, now);
+    fn count(connection: &mut Connection<Self>, frame: Frame, now: Instant) {
+        connection.role.frames.read(frame, now);
     }
 
     fn has_enough(&self) -> bool {

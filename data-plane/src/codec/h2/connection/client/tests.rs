@@ -459,6 +459,21 @@ fn a_question_is_asked_again_when_it_was_answered() {
 }
 
 #[test]
+fn any_frame_of_a_call_and_any_question_of_its_endpoint_is_heard() {
+    let mut server = Server::asked();
+    let heard = |server: &Server| [1, 3].map(|stream| server.connection.heard(stream).is_some());
+    // Answers to ours, and what is about the connection, say nothing of a call.
+    server.frame(PING, ACK, 0, &QUESTION);
+    server.frame(WINDOW_UPDATE, 0, 0, &number(5));
+    assert_eq!(heard(&server), [false, false]);
+    server.frame(WINDOW_UPDATE, 0, 3, &number(5));
+    assert_eq!(heard(&server), [false, true]);
+    server.frame(PING, 0, 0, b"present?");
+    assert_eq!(heard(&server), [true, true]);
+    assert_eq!(server.connection.heard(5), None);
+}
+
+#[test]
 fn an_endpoint_with_a_small_table_is_told_that_there_is_none() {
     let mut server = Server::new();
     server.frame(SETTINGS, 0, 0, &setting(1, 0));
