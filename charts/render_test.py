@@ -215,6 +215,9 @@ class Refusals(unittest.TestCase):
         elsewhere = ("watchNamespace=shop", "defaultBackendService=errors/pages")
         self.refused(*elsewhere, saying="expected a Service of namespace shop, which alone is watched")
 
+    def test_a_class_that_is_not_created_is_not_marked_as_the_default(self):
+        self.refused("ingressClass.create=false", "ingressClass.default=true", saying="ingressClass.default: marks the IngressClass that the chart creates")
+
     def test_a_namespace_is_named_or_described(self):
         self.refused("watchNamespaceSelector=team=a", "watchNamespace=shop", saying="watchNamespaceSelector")
 
@@ -673,6 +676,14 @@ class FromIngressNginx(unittest.TestCase):
         self.assertIn("controller.hostNetwork: dataPlane.expose=hostNetwork", done.stderr)
         for path in ("controller.lifecycle", "controller.service.clusterIP"):
             self.assertIn(f"  {path}: nothing here by that name", done.stderr)
+
+    def test_what_has_another_name_here_is_not_said_to_have_none(self):
+        done = template("controller.networkPolicy.enabled=true", "controller.tcp.configMapNamespace=a", "controller.metrics.service.enabled=true",
+                        "controller.metrics.prometheusRule.enabled=true", "controller.service.targetPorts.https=http", "controller.opentelemetry.enabled=true",
+                        "controller.maxmindLicenseKey=x", "controller.extraArgs.tcp-services-configmap=a/b")
+        self.assertNotIn("nothing here by that name", done.stderr)
+        self.assertIn("controller.networkPolicy: networkPolicy", done.stderr)
+        self.assertIn("controller.extraArgs.tcp-services-configmap: configMaps.tcpServices", done.stderr)
 
     def test_what_is_not_known_is_named_beside_what_is(self):
         """Who translates what they are told must not lose the rest: here the port for plaintext would be open."""

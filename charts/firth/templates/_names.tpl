@@ -69,6 +69,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.ingressClass.create (not (regexMatch "^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$" .Values.ingressClass.name)) -}}
 {{- fail (printf "ingressClass.name: expected the name of an IngressClass (a-z, 0-9, - and .), got %q; with ingressClass.create=false any name can be served by its annotation" .Values.ingressClass.name) -}}
 {{- end -}}
+{{- if and .Values.ingressClass.default (not .Values.ingressClass.create) -}}
+{{- fail "ingressClass.default: marks the IngressClass that the chart creates, expected ingressClass.create=true; mark one that exists with the annotation ingressclass.kubernetes.io/is-default-class=true" -}}
+{{- end -}}
 {{- if and .Values.webhook.certificate.caBundle (not .Values.webhook.certificate.secret) -}}
 {{- fail "webhook.certificate.caBundle: has no effect without webhook.certificate.secret, whose CA it is" -}}
 {{- end -}}
