@@ -2,7 +2,8 @@
 //! log that is offered.
 //!
 //! Written by the pipeline with each commit, for the objects of that commit; read to tell how many proxies serve an
-//! object. A number of deleted objects are remembered, so that one that is gone is told from one that never was.
+//! object. A number of objects that are gone are remembered, so that one that was deleted, or is not ours any more, is told from one that
+//! never was.
 //!
 //! **Invariant:** a proxy that has acknowledged both positions of an object has received everything that its newest
 //! version was compiled to, except for what a pin holds back. A position may be later than necessary, never earlier.
@@ -16,8 +17,8 @@ use shared::version::{Root, Seq};
 
 use crate::objects::{ObjectKind, ObjectRef};
 
-/// Limit of the deleted objects that are remembered. A command that waits for a deletion asks soon after it.
-const DELETED_MAX: usize = 10_000;
+/// Limit of the objects that are gone and remembered. A command that waits for a deletion asks soon after it.
+const GONE_MAX: usize = 10_000;
 
 /// What the newest version of an object was compiled to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -47,8 +48,10 @@ pub enum Report {
     Compiled(Compiled),
     /// Its endpoints changed, and nothing else.
     EndpointsChanged,
-    /// It was deleted, or is not ours any more.
+    /// It was deleted.
     Deleted,
+    /// It may exist, and is not ours: an Ingress of another class, a Secret that nothing refers to.
+    Foreign,
 }
 
 /// What an object was compiled to, and the positions from which on that is offered.
@@ -85,23 +88,32 @@ pub struct Placements {
     objects: OrdMap<ObjectRef, Arc<Placement>>,
     /// Some objects may have been placed under a pin.
     has_pinned: bool,
-    deleted: Deleted,
+    gone: Gone,
 }
 
-/// Objects that were there and are not any more: the last of them.
+/// Objects that were placed and are not any more: the last of them.
 #[derive(Clone, Debug, Default)]
-struct Deleted {
-    by_object: OrdMap<ObjectRef, u64>,
+struct Gone {
+    by_object: OrdMap<ObjectRef, Departure>,
     by_time: OrdMap<u64, ObjectRef>,
     next: u64,
 }
 
-impl Deleted {
-    fn insert(&mut self, object: ObjectRef) {
-        self.by_object.insert(object.clone(), self.next);
+/// How an object went.
+#[derive(Clone, Copy, Debug)]
+struct Departure {
+    time: u64,
+    /// It was not deleted: it is not ours any more.
+    is_foreign: bool,
+}
+
+impl Gone {
+    fn insert(&mut self, object: ObjectRef, is_foreign: bool) {
+        self.remove(&object);
+        self.by_object.insert(object.clone(), Departure { time: self.next, is_foreign });
         self.by_time.insert(self.next, object);
         self.next += 1;
-        if self.by_time.len() > DELETED_MAX
+        if self.by_time.len() > GONE_MAX
             && let (Some((_, oldest)), others) = self.by_time.without_min_with_key()
         {
             self.by_object.remove(&oldest);
@@ -110,7 +122,7 @@ impl Deleted {
     }
 
     fn remove(&mut self, object: &ObjectRef) {
-        if let Some(time) = self.by_object.remove(object) {
+        if let Some(Departure { time, .. }) = self.by_object.remove(object) {
             self.by_time.remove(&time);
         }
     }
@@ -129,7 +141,7 @@ impl Placements {
         for (object, report) in reports {
             match report {
                 Report::Compiled(compiled) => {
-                    self.deleted.remove(&object);
+                    self.gone.remove(&object);
                     self.objects
                         .insert(object, Arc::new(Placement { compiled, config, live, version, is_pinned }));
                 }
@@ -138,9 +150,10 @@ impl Placements {
                         Arc::make_mut(placed).live = live;
                     }
                 }
-                Report::Deleted => {
-                    if self.objects.remove(&object).is_some() {
-                        self.deleted.insert(object);
+                Report::Deleted | Report::Foreign => {
+                    // One that went in one way may go in the other one later.
+                    if self.objects.remove(&object).is_some() || self.gone.by_object.contains_key(&object) {
+                        self.gone.insert(object, report == Report::Foreign);
                     }
                 }
             }
@@ -180,10 +193,15 @@ impl Placements {
         self.objects.get(object)
     }
 
-    /// Whether an object exists, or was deleted not long ago. Resources alone do not tell: the Backend of a Service is
+    /// Whether an object is placed, or was not long ago. Resources alone do not tell: the Backend of a Service is
     /// there as long as an Ingress names it, whether the Service exists or not.
     pub fn has_known(&self, object: &ObjectRef) -> bool {
-        self.objects.contains_key(object) || self.deleted.by_object.contains_key(object)
+        self.objects.contains_key(object) || self.gone.by_object.contains_key(object)
+    }
+
+    /// Whether an object was placed not long ago, and is not because it is not ours any more: it may exist.
+    pub fn is_foreign(&self, object: &ObjectRef) -> bool {
+        self.gone.by_object.get(object).is_some_and(|departure| departure.is_foreign)
     }
 }
 
@@ -251,12 +269,31 @@ mod tests {
         // One that comes back and is deleted again is the newest.
         settle(vec![made(0)]);
         settle(vec![gone(0)]);
-        let others = || 2..=DELETED_MAX;
+        let others = || 2..=GONE_MAX;
         settle(others().map(made).collect());
         let places = settle(others().map(gone).collect());
-        assert!(places.has_known(&object(0)) && places.has_known(&object(DELETED_MAX)));
+        assert!(places.has_known(&object(0)) && places.has_known(&object(GONE_MAX)));
         assert!(!places.has_known(&object(1)), "the oldest is forgotten");
-        let Deleted { by_object, by_time, .. } = &places.deleted;
-        assert_eq!((by_object.len(), by_time.len()), (DELETED_MAX, DELETED_MAX));
+        let Gone { by_object, by_time, .. } = &places.gone;
+        assert_eq!((by_object.len(), by_time.len()), (GONE_MAX, GONE_MAX));
+    }
+
+    /// One that exists must not be called deleted, nor one that was deleted since be said to exist.
+    #[test]
+    fn one_that_is_not_ours_any_more_is_told_from_one_that_was_deleted() {
+        let object = ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("n", "web") };
+        let mut places = Placements::default();
+        let mut after = |report| {
+            places.settle(vec![(object.clone(), report)], LogPositions::default());
+            (places.has_known(&object), places.is_foreign(&object))
+        };
+        assert_eq!(after(Report::Foreign), (false, false), "it never was ours");
+        assert_eq!(after(Report::Compiled(Compiled::default())), (true, false));
+        assert_eq!(after(Report::Foreign), (true, true));
+        assert_eq!(after(Report::Deleted), (true, false));
+        assert_eq!(after(Report::Foreign), (true, true), "it was created again");
+        assert_eq!(after(Report::Compiled(Compiled::default())), (true, false));
+        let Gone { by_object, by_time, .. } = &places.gone;
+        assert_eq!((by_object.len(), by_time.len()), (0, 0));
     }
 }

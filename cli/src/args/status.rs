@@ -14,7 +14,7 @@ pub(crate) struct StatusArgs {
     /// Its namespace and name
     #[arg(value_name = "NS/NAME", value_parser = object)]
     pub(crate) object: (String, String),
-    /// Wait until every proxy serves it, or until it is certain that some never will
+    /// Wait until every proxy serves it, or it was deleted from all, or until it is certain that some never will
     #[arg(
         long, env = "FIRTH_WAIT", value_name = "BOOL",
         num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true"

@@ -107,8 +107,9 @@ A control plane that reads a folder answers once it has read what was in it when
 at once. In a cluster, name the version of your edit with --resource-version.
 
 Exit code 0: every proxy serves the newest version of the object. 3: some do not yet, are silent, or are unknown. 4: the \
-version was rejected, is held back by a pin, or was refused by a proxy. 1: there is no such object; with --wait: none \
-came within the time. 2: nobody answered. A proxy that shut down properly does not count. \
+version was rejected, is held back by a pin, or was refused by a proxy. 1: there is no such object, or it is not served \
+here, such as an Ingress whose class is misspelt (state not-served, if it was served before); with --wait: nor was it \
+within the time. 2: nobody answered. A proxy that shut down properly does not count. \
 If no proxy was heard from, the answer is unknown.
 
 Examples:

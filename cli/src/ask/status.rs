@@ -32,6 +32,8 @@ enum Outcome {
     All,
     NotYet,
     Never,
+    /// It is not served here, which is no success even if no proxy serves it any more.
+    Elsewhere,
 }
 
 impl From<Outcome> for ExitCode {
@@ -40,6 +42,8 @@ impl From<Outcome> for ExitCode {
             Outcome::All => Self::SUCCESS,
             Outcome::NotYet => Self::from(NOT_YET),
             Outcome::Never => Self::from(NEVER),
+            // As of one that was never served here.
+            Outcome::Elsewhere => Self::FAILURE,
         }
     }
 }
@@ -226,6 +230,7 @@ fn outcome(status: &inspect::StatusResponse, wanted: Option<&str>) -> Outcome {
     match status.state.as_str() {
         "programmed" | "deleted" => Outcome::All,
         "rejected" | "held-back" | "refused" => Outcome::Never,
+        "not-served" => Outcome::Elsewhere,
         _ => Outcome::NotYet,
     }
 }
@@ -235,12 +240,13 @@ fn is_uncounted(status: &inspect::StatusResponse, wanted: Option<&str>) -> bool 
     status.uncounted && wanted.is_some()
 }
 
-/// Whether waiting longer is useless: all proxies have it, or all have answered and one of them refuses it.
+/// Whether waiting longer is useless: all proxies have it, or all have answered and one of them refuses it. One that is not served here
+/// may be later: its class may be on its way.
 fn is_settled(status: &inspect::StatusResponse, wanted: Option<&str>) -> bool {
     match outcome(status, wanted) {
         Outcome::All => true,
         Outcome::Never => status.state != "refused" || status.behind_total == 0,
-        Outcome::NotYet => false,
+        Outcome::NotYet | Outcome::Elsewhere => false,
     }
 }
 
@@ -284,6 +290,7 @@ mod tests {
             ("refused", Outcome::Never, true),
             ("rejected", Outcome::Never, true),
             ("held-back", Outcome::Never, true),
+            ("not-served", Outcome::Elsewhere, false),
         ] {
             assert_eq!(outcome(&status(state, "7"), None), expected, "{state}");
             assert_eq!(is_settled(&status(state, "7"), None), ends, "{state}");

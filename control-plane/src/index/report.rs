@@ -23,7 +23,11 @@ impl Index {
     pub(super) fn reports(&mut self, touched: &Touched) -> Vec<(ObjectRef, Report)> {
         let mut reports: BTreeMap<_, _> = self.endpoint_changes(touched).into_iter().collect();
         for object in std::mem::take(&mut self.dirty.to_report) {
-            let report = self.compiled(&object).map_or(Report::Deleted, Report::Compiled);
+            let report = match self.compiled(&object) {
+                Some(compiled) => Report::Compiled(compiled),
+                None if self.may_exist(&object) => Report::Foreign,
+                None => Report::Deleted,
+            };
             reports.insert(object, report);
         }
         reports.into_iter().collect()
@@ -45,6 +49,15 @@ impl Index {
             .iter()
             .map(|service| (reference(ObjectKind::Service, service), Report::EndpointsChanged))
             .collect()
+    }
+
+    /// Whether an object that is not ours is not known to be deleted. In a cluster, a Secret that nothing refers to is not read any more.
+    fn may_exist(&self, object: &ObjectRef) -> bool {
+        let is_unread = || {
+            let is_secret = object.kind == ObjectKind::Secret;
+            self.options.on_demand && is_secret && !self.refs.is_used(object, |_| true)
+        };
+        self.objects.get(object).is_some_and(|slot| slot.is_there()) || is_unread()
     }
 
     /// `None`: it does not exist, or is not ours.

@@ -24,6 +24,8 @@ use crate::rollout::Extent;
 use crate::serve::registry::Registry;
 use crate::store::Head;
 
+/// The state of an object that may exist and is not ours any more.
+const NOT_SERVED: &str = "not-served";
 /// Limit of the proxies that are listed for each state.
 pub(super) const NAMED: usize = 100;
 /// Limit of the problems in the error for an unknown object: they are returned in a header.
@@ -74,9 +76,9 @@ impl Inspect {
     /// Combines what is known here with the answers of others.
     fn local(&self, object: &ObjectRef, others: &[Other]) -> Result<inspect::StatusResponse, Status> {
         // In this order, so that the object's placement is never ahead of the head.
-        let (placed, is_known) = {
+        let (placed, is_known, is_foreign) = {
             let places = self.places.borrow();
-            (places.get(object).cloned(), places.has_known(object))
+            (places.get(object).cloned(), places.has_known(object), places.is_foreign(object))
         };
         let head = self.offered()?;
         let known = self.problems_of(object);
@@ -88,7 +90,7 @@ impl Inspect {
         let mut answer = count(Fleet::of(own, others.to_vec(), !self.peers.is_none()));
         answer.object = object.to_string();
         answer.uncounted = self.folder.is_some();
-        answer.deleted = placed.is_none();
+        answer.deleted = placed.is_none() && !is_foreign;
         if let Some(placed) = &placed {
             answer.resource_version = placed.compiled.resource_version.to_string();
             answer.version = placed.version.short();
@@ -108,6 +110,8 @@ impl Inspect {
             answer.programmed = 0;
         }
         answer.state = match state(&answer, is_rejected, is_held_back) {
+            // Whether all proxies know that already or not: the numbers say that.
+            _ if is_foreign && !is_held_back => NOT_SERVED.to_owned(),
             words::PROGRAMMED if is_stale => words::UNKNOWN.to_owned(),
             state => state.to_owned(),
         };

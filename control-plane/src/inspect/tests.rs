@@ -768,6 +768,10 @@ async fn what_never_was_is_not_taken_for_what_is_gone() {
         |news| bench.places.send_modify(|places| _ = places.settle(vec![news], head.log_positions()));
     settle((object.clone(), Report::Compiled(Compiled::default())));
     assert_eq!(watcher.next().await.unwrap().state, "programmed");
+    // It exists, and whoever waits for it to be served must not be told that all is well.
+    settle((object.clone(), Report::Foreign));
+    let left = watcher.next().await.unwrap();
+    assert_eq!((&*left.state, left.deleted, left.programmed), ("not-served", false, 1));
     settle((object, Report::Deleted));
     assert_eq!(watcher.next().await.unwrap().state, "deleted");
     let gone = said("service").await.unwrap();

@@ -12,6 +12,8 @@ use crate::output::printable;
 
 /// The state of a version that the control plane has not seen. It says no such word itself.
 const UNSEEN: &str = "unseen";
+/// The state of an object that exists and is not served here any more.
+const NOT_SERVED: &str = "not-served";
 
 /// How many proxies serve an object; field names are the contract of `-o json`.
 #[derive(Debug, Serialize)]
@@ -121,7 +123,8 @@ impl View {
         if *total == 0 {
             return format!("{object}: unknown: no proxy was heard from");
         }
-        let what = if self.deleted { "gone from" } else { "programmed on" };
+        let is_elsewhere = state == NOT_SERVED;
+        let what = if self.deleted || is_elsewhere { "gone from" } else { "programmed on" };
         let mut line = format!("{object}: {what} {programmed} of {total} proxies");
         let version = match self.resource_version.as_str() {
             "" => self.version.clone(),
@@ -134,6 +137,12 @@ impl View {
             "programmed" | "deleted" => {}
             "rejected" => line.push_str(": REJECTED; the last good version is served, if there is one"),
             "held-back" => line.push_str(": held back by a pin"),
+            // In a cluster, one that nothing refers to is not read: it may have been deleted, too.
+            NOT_SERVED if object.starts_with("Secret ") => {
+                line.push_str(": NOT SERVED any more, nothing that is served refers to it")
+            }
+            NOT_SERVED => line
+                .push_str(": NOT SERVED any more, it exists and its class or namespace is not served here"),
             "unknown" if self.silent() > 0 => {
                 let (silent, all) = (self.silent(), self.replicas.len());
                 let _ = write!(line, ": unknown, {silent} of {all} control planes do not answer");
@@ -257,6 +266,23 @@ mod tests {
             View::of(status(), Some("900")).line(),
             "Ingress default/web: resource version 900 is not here yet, the newest is 812"
         );
+    }
+
+    #[test]
+    fn one_that_is_not_served_any_more_is_not_called_deleted() {
+        let left = |object: &str| inspect::StatusResponse {
+            object: object.to_owned(),
+            state: NOT_SERVED.to_owned(),
+            total: 1,
+            programmed: 1,
+            ..Default::default()
+        };
+        let line = |object| View::of(left(object), None).line();
+        assert_eq!(
+            line("Ingress default/web"),
+            "Ingress default/web: gone from 1 of 1 proxies: NOT SERVED any more, it exists and its class or namespace is not served here"
+        );
+        assert!(line("Secret default/cert").ends_with("any more, nothing that is served refers to it"));
     }
 
     #[test]

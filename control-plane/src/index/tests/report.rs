@@ -71,11 +71,13 @@ fn whose_it_is_hangs_on_the_class() {
             it["spec"]["ingressClassName"] = json!("ours");
         })
     };
-    assert_eq!(said(&world.apply(classy()), ObjectKind::Ingress, "web"), Some(Report::Deleted));
+    assert_eq!(said(&world.apply(classy()), ObjectKind::Ingress, "web"), Some(Report::Foreign));
     let came = world.apply(class("ours", "k8s.io/ingress-nginx"));
     assert!(made(&came, ObjectKind::Ingress, "web").is_served, "nothing was heard of the Ingress itself");
     let went = world.apply(class("ours", "example.com/other"));
-    assert_eq!(said(&went, ObjectKind::Ingress, "web"), Some(Report::Deleted));
+    assert_eq!(said(&went, ObjectKind::Ingress, "web"), Some(Report::Foreign), "it exists");
+    let gone = world.delete(ObjectKind::Ingress, "web");
+    assert_eq!(said(&gone, ObjectKind::Ingress, "web"), Some(Report::Deleted));
 }
 
 #[test]
@@ -103,11 +105,11 @@ fn endpoints_are_their_service_s_and_overtake_what_else_is_under_way() {
 fn a_secret_that_nothing_refers_to_is_not_told_as_served() {
     let mut world = World::default();
     let unused = world.apply(secret("cert", 0));
-    assert_eq!(said(&unused, ObjectKind::Secret, "cert"), Some(Report::Deleted));
+    assert_eq!(said(&unused, ObjectKind::Secret, "cert"), Some(Report::Foreign));
     let secure = || web(1).tls(&["a.test"], "cert");
     assert!(made(&world.apply(secure()), ObjectKind::Secret, "cert").is_served);
     let broken = made(&world.apply(secret_with("cert", "x", "x")), ObjectKind::Secret, "cert");
     assert_eq!((broken.is_served, broken.is_rejected), (true, true), "the last good one is");
     let left = world.apply(web(2));
-    assert_eq!(said(&left, ObjectKind::Secret, "cert"), Some(Report::Deleted));
+    assert_eq!(said(&left, ObjectKind::Secret, "cert"), Some(Report::Foreign));
 }
