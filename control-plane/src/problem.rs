@@ -10,6 +10,9 @@ use crate::objects::ObjectRef;
 /// Field paths of annotations begin with this.
 pub const ANNOTATIONS: &str = "metadata.annotations[";
 
+/// Reasons that are about the version that is served of an object whose newest one is rejected begin with this.
+pub const OF_LAST_GOOD: &str = "of the last good version, which is served: ";
+
 /// How bad a problem is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Severity {

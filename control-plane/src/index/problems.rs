@@ -12,7 +12,7 @@ use super::version::Version;
 use crate::compile::claim::{Claim, ClaimedPath};
 use crate::compile::referred::AllReferred;
 use crate::objects::{Object, ObjectKind, ObjectRef};
-use crate::problem::{ANNOTATIONS, Fault, Problem, Severity, Subject, bounded};
+use crate::problem::{ANNOTATIONS, Fault, OF_LAST_GOOD, Problem, Severity, Subject, bounded};
 use crate::reference::Use;
 
 /// Limit of the problems of one object that are listed.
@@ -118,40 +118,35 @@ impl Index {
             Some(Object::Ingress(ingress)) => Some(ingress).filter(|ingress| !self.is_ours(ingress)),
             _ => None,
         };
+        let mut unreadable = None;
         let faults = match &slot.present {
             Present::Broken { problem: broken, .. } => {
+                unreadable = Some(Problem::clone(broken));
                 let is_settings =
                     object.kind == ObjectKind::ConfigMap && object.name == self.options.configmap;
                 let faults = match is_settings && slot.in_use().is_none() {
                     true => &self.settings_faults[..],
                     false => &[],
                 };
-                let further = faults.iter().map(|fault| problem(object, slot, fault.clone()));
-                return [Problem::clone(broken)].into_iter().chain(further).collect();
+                faults.iter().cloned().chain(self.faults_of_last_good(object, slot, faults)).collect()
             }
             Present::Faulty(version, faults) if self.is_rejected(object) => {
-                faults.iter().cloned().chain(self.further_faults(version, faults)).collect()
+                let mut all: Vec<_> =
+                    faults.iter().cloned().chain(self.further_faults(version, faults)).collect();
+                all.extend(self.faults_of_last_good(object, slot, &all));
+                all
             }
             Present::Faulty(..) | Present::Fine(_) if foreign.is_some() => {
                 foreign.and_then(|ingress| self.class_fault(ingress)).into_iter().collect()
             }
-            // Problems of an older version in use do not match what its owner sees.
+            // One that is not wanted.
             Present::Faulty(..) => Vec::new(),
             Present::Unknown | Present::Deleted | Present::Unchecked(_) => Vec::new(),
             Present::Fine(_) => match object.kind {
-                ObjectKind::Ingress => self.faults_of_ingress(object),
-                ObjectKind::EndpointSlice => {
-                    self.slices.faults.get(&object.name).cloned().unwrap_or_default()
+                ObjectKind::ConfigMap if !self.is_of_fleet(object) => {
+                    self.overlooked(&object.name).into_iter().collect()
                 }
-                ObjectKind::ConfigMap if object.name == self.options.configmap => {
-                    self.settings_faults.clone()
-                }
-                ObjectKind::ConfigMap if self.has_streams(object) => {
-                    self.streams.faults.get(object).cloned().unwrap_or_default()
-                }
-                ObjectKind::ConfigMap => self.overlooked(&object.name).into_iter().collect(),
-                ObjectKind::Secret => self.secrets.lives.fault(&object.name).into_iter().collect(),
-                ObjectKind::IngressClass | ObjectKind::Service | ObjectKind::Namespace => Vec::new(),
+                _ => self.faults_in_use(object),
             },
         };
         let classless = match slot.in_use() {
@@ -165,7 +160,40 @@ impl Index {
             Some(prefix) => prefix.restored(fault),
             None => fault,
         };
-        faults.map(|fault| problem(object, slot, told(fault))).collect()
+        unreadable.into_iter().chain(faults.map(|fault| problem(object, slot, told(fault)))).collect()
+    }
+
+    /// What is wrong with the version of an object that is in use, as compiled.
+    fn faults_in_use(&self, object: &ObjectRef) -> Vec<Fault> {
+        match object.kind {
+            ObjectKind::Ingress => self.faults_of_ingress(object),
+            ObjectKind::EndpointSlice => self.slices.faults.get(&object.name).cloned().unwrap_or_default(),
+            ObjectKind::ConfigMap if object.name == self.options.configmap => self.settings_faults.clone(),
+            ObjectKind::ConfigMap => self.streams.faults.get(object).cloned().unwrap_or_default(),
+            ObjectKind::Secret => self.secrets.lives.fault(&object.name).into_iter().collect(),
+            ObjectKind::IngressClass | ObjectKind::Service | ObjectKind::Namespace => Vec::new(),
+        }
+    }
+
+    /// Whether settings, or TCP or UDP services, are compiled from a ConfigMap.
+    fn is_of_fleet(&self, configmap: &ObjectRef) -> bool {
+        configmap.name == self.options.configmap || self.has_streams(configmap)
+    }
+
+    /// What is wrong with the last good version of an object whose newest one is rejected: it is served, so that what was said of it is
+    /// not over. `newest`: the faults of the newest version, of which none is repeated.
+    fn faults_of_last_good(&self, object: &ObjectRef, slot: &Slot, newest: &[Fault]) -> Vec<Fault> {
+        if slot.in_use().is_none() {
+            return Vec::new();
+        }
+        let is_said = |fault: &Fault| {
+            newest.iter().any(|other| (&other.field, &other.reason) == (&fault.field, &fault.reason))
+        };
+        let faults = self.faults_in_use(object).into_iter().filter(|fault| !is_said(fault));
+        let told = |Fault { severity, field, reason }: Fault| {
+            Fault::new(severity, field, format!("{OF_LAST_GOOD}{reason}"))
+        };
+        faults.map(told).collect()
     }
 
     /// What else is wrong with an Ingress that is only rejected for annotations that the fleet does not allow: else its

@@ -1,5 +1,6 @@
 //! Determines why a path answers 503, as far as the control plane knows. Pure.
 
+use control_plane::problem::OF_LAST_GOOD;
 use serde_json::Value;
 use shared::proto::inspect::Problem;
 
@@ -49,9 +50,11 @@ impl Served<'_> {
     fn problem(&self, problems: &[Problem]) -> String {
         let service = self.key.rsplit_once('/').map_or(self.key, |(service, _)| service);
         let about = format!("Service {service} ");
-        let problem = problems.iter().find(|it| it.object == self.object && it.reason.starts_with(&about));
+        let of_object = problems.iter().filter(|it| it.object == self.object);
+        let mut reasons = of_object.map(|it| it.reason.strip_prefix(OF_LAST_GOOD).unwrap_or(&it.reason));
         let unknown = || format!("Service {service}, or its port, does not exist");
-        problem.map_or_else(unknown, |it| it.reason.trim_end_matches(": answers 503").to_owned())
+        let reason = reasons.find(|reason| reason.starts_with(&about));
+        reason.map_or_else(unknown, |it| it.trim_end_matches(": answers 503").to_owned())
     }
 }
 

@@ -1,11 +1,13 @@
 //! Versions that are rejected or cannot be decoded, and the stored last good ones.
 
+use std::time::{Duration, SystemTime};
+
 use serde_json::json;
 
 use super::fixture::*;
 use crate::event::{Event, Hold, HoldRequest};
 use crate::objects::{Object, ObjectKind};
-use crate::problem::{Problem, Severity, Subject};
+use crate::problem::{OF_LAST_GOOD, Problem, Severity, Subject};
 
 fn good() -> Ing {
     ingress("web").rule("a.test", &[("/", "one")])
@@ -53,7 +55,7 @@ fn a_rejected_version_leaves_the_good_one() {
     let commit = world.apply(bad());
     assert_eq!(world.config, before);
     assert_eq!(commit.holds, write(good()));
-    assert_eq!(world.problems(ObjectKind::Ingress, "web"), ["rejected spec.rules[0].http.paths[1].path"]);
+    assert_eq!(world.problems_of("web"), ["rejected spec.rules[0].http.paths[1].path"]);
     // Requested once, until the stored record changes.
     assert_eq!(world.events([]).holds, []);
     assert_eq!(world.apply(bad().at(0).annotation("x", "y")).holds, []);
@@ -188,7 +190,7 @@ fn what_cannot_be_read_leaves_the_good_one() {
         let commit = world.events([broken(its_uid)]);
         assert_eq!(world.routes(), ["ingress/default/web/a.test: / -> default/one/80"]);
         assert_eq!(commit.holds, write(uid("u1", good())));
-        assert_eq!(world.problems(ObjectKind::Ingress, "web"), ["rejected spec.rules"]);
+        assert_eq!(world.problems_of("web"), ["rejected spec.rules"]);
         world.apply(uid("u1", good()));
         assert_eq!(world.problems_of("web"), Vec::<String>::new());
     }
@@ -365,6 +367,50 @@ fn a_hold_has_the_newest_count_of_its_version() {
     world.apply(version(9, "one"));
     assert!(world.apply(version(12, "one")).config.is_empty());
     assert_eq!(world.apply(bad()).holds, write(version(12, "one")));
+}
+
+/// A version that is not served mends nothing of the one that is.
+#[test]
+fn what_is_wrong_with_the_version_that_is_served_stays_said() {
+    let said = |world: &World| {
+        let all = world.reasons("web").into_iter();
+        all.filter(|it| it.contains("Secret default/cert does not exist")).collect::<Vec<_>>()
+    };
+    let mut world = World::default();
+    world.apply(good().tls(&["a.test"], "cert"));
+    let plain = said(&world);
+    assert_eq!(plain.len(), 1);
+    let of_last_good = [format!("{OF_LAST_GOOD}{}", plain[0])];
+    for unserved in [applied(bad()), broken("")] {
+        world.events([unserved]);
+        assert_eq!(said(&world), of_last_good);
+    }
+    assert!(world.apply(secret("cert", 0)).problems_changed);
+    assert_eq!(said(&world), [""; 0], "it was put right");
+    world.delete(ObjectKind::Secret, "cert");
+    assert_eq!(said(&world), of_last_good);
+    world.apply(good());
+    assert_eq!(said(&world), [""; 0], "it is served no longer");
+}
+
+#[test]
+fn a_certificate_that_ended_and_is_shown_stays_said() {
+    let mut world = World::default();
+    world.apply(good().tls(&["a.test"], "cert"));
+    world.apply(secret("cert", 0));
+    world.index.set_time(SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 37));
+    world.events([]);
+    let cert = reference(ObjectKind::Secret, "cert");
+    let said = |world: &World| {
+        let problems =
+            world.index.problems().get(&Subject::Object(cert.clone())).cloned().unwrap_or_default();
+        let all = problems.iter().map(|it| it.reason.clone());
+        all.filter(|it| it.contains("the certificate ended at ")).collect::<Vec<_>>()
+    };
+    assert!(said(&world)[0].starts_with("the certificate ended"), "{:?}", said(&world));
+    world.apply(secret_with("cert", &pem(0).0, &pem(1).1));
+    assert_eq!(world.problems(ObjectKind::Secret, "cert").len(), 2, "{:?}", said(&world));
+    assert!(said(&world)[0].starts_with(OF_LAST_GOOD), "{:?}", said(&world));
 }
 
 /// A stored hold may be of an object that had the name before, or of a build that accepts more: neither is adopted.

@@ -76,6 +76,7 @@ fn what_an_ingress_says_of_thousands_of_hosts_is_counted_on_each() {
         let web = ingress("web").annotation("whitelist-source-range", &list.join(","));
         (0..hosts).fold(web, |it, i| it.rule(&format!("h{i}.test"), &[("/", "echo")]))
     };
+    world.apply(service("echo"));
     world.apply(web(1_000, 10));
     let before = world.routes();
     assert_eq!(before.len(), 1_000);
