@@ -137,7 +137,9 @@ async fn answer(question: Question) -> anyhow::Result<(String, ExitCode)> {
         }
         Question::Problems(ask) => {
             let asked = lists::problems(&mut connect(&ask).await?).await;
-            let views = problems::views(given(&ask, asked)?);
+            let mut problems = given(&ask, asked)?;
+            problems::sort(&mut problems);
+            let views = problems::views(problems);
             show(&ask, &views, |views| problems::text(views))
         }
     };

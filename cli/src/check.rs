@@ -57,8 +57,8 @@ fn run_checked(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let mut classes = Classes::default();
     manifests.events.iter().for_each(|event| classes.hear(event));
     let mut checked = check(&flags, manifests)?;
-    // The worst first: rejected ones are.
     let refused = proxy::refused(&checked.config, &checked.live, &flags.configmap);
+    // In front, as those that are rejected.
     checked.problems.splice(0..0, refused);
     if checked.ours == 0 && !flags.ignore_ingress_classes {
         checked.problems.extend(elsewhere(&classes, &flags.controller_class));
@@ -114,18 +114,21 @@ fn json(checked: &Checked) -> Vec<problems::Problem> {
         reason: unread::line(kind, INSTEAD),
         ..Default::default()
     });
-    problems::views(checked.problems.iter().map(problem_message).chain(unread).collect())
+    problems::views(messages(checked).into_iter().chain(unread).collect())
 }
 
-/// As a running control plane sends them.
-fn views(checked: &Checked) -> Vec<problems::Problem> {
-    problems::views(checked.problems.iter().map(problem_message).collect())
+/// As a running control plane sends them, the worst first: by what they mean for requests, then by severity.
+fn messages(checked: &Checked) -> Vec<inspect::Problem> {
+    let mut messages: Vec<_> = checked.problems.iter().map(problem_message).collect();
+    problems::sort(&mut messages);
+    messages
 }
 
 /// For people: the problems, then how many there are, and what would allow most of them.
 fn text(checked: &Checked, configmap: &ObjectName) -> String {
     let Checked { problems: found, ingresses, ours, classless, ignored, .. } = checked;
-    let mut text = problems::text(&views(checked));
+    let messages = messages(checked);
+    let mut text = problems::text(&problems::views(messages.clone()));
     for kind in ignored {
         text.push_str(&output::printable(&unread::line(kind, INSTEAD)));
         text.push('\n');
@@ -151,7 +154,6 @@ fn text(checked: &Checked, configmap: &ObjectName) -> String {
         1 => summary += ", 1 file with faults",
         count => summary += &format!(", {count} files with faults"),
     }
-    let messages: Vec<_> = found.iter().map(problem_message).collect();
     let of_snippets = snippets::line(&messages, configmap);
     let of_snippets = of_snippets.map(|line| output::printable(&line) + "\n").unwrap_or_default();
     text + &summary + "\n" + &of_snippets

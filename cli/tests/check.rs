@@ -85,6 +85,29 @@ fn a_secret_that_is_not_among_the_manifests_is_a_warning_that_names_it() {
     assert_eq!(firth(&["-", "--strict"], &guarded).status.code(), Some(1));
 }
 
+/// What tunes nginx stood before the Secrets for whose sake paths answer 503.
+#[test]
+fn what_fails_comes_before_what_has_no_effect() {
+    let (secret, auth) = ("nginx.ingress.kubernetes.io/auth-secret", "nginx.ingress.kubernetes.io/auth-type");
+    let guarded =
+        list(&json!({secret: "users", auth: "basic", "nginx.ingress.kubernetes.io/frobnicate": "1"}));
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": "ingress-nginx", "name": "ingress-nginx-controller"},
+        "data": {"worker-processes": "4"}});
+    let objects = format!("{guarded}\n---\n{map}");
+    let told = said(&firth(&["-"], &objects));
+    let at = |text: &str| told.find(text).unwrap_or_else(|| panic!("{text}: {told}"));
+    assert!(at("Secret shop/users does not exist") < at("at data[worker-processes]"), "{told}");
+    assert!(told.starts_with("warning: Ingress shop/web\n  Secret shop/users"), "{told}");
+    let all: Value = serde_json::from_str(&said(&firth(&["-", "-o", "json"], &objects))).unwrap();
+    let consequences: Vec<_> =
+        all.as_array().unwrap().iter().map(|it| it["consequence"].as_str().unwrap()).collect();
+    assert!(consequences.starts_with(&["fails"]) && consequences.ends_with(&["no-effect"]), "{all}");
+    assert!(
+        consequences.is_sorted_by_key(|it| ["fails", "differs", "no-effect"].iter().position(|x| x == it))
+    );
+}
+
 #[test]
 fn folders_and_files_are_checked_with_the_flags_of_the_environment() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,10 +1,13 @@
 //! Problems of objects, as values: a user's bad configuration is never an error of ours.
 
+mod consequence;
+
 use std::fmt;
 use std::sync::Arc;
 
 use imbl::OrdMap;
 
+pub use self::consequence::Consequence;
 use crate::objects::ObjectRef;
 
 /// Field paths of annotations begin with this.

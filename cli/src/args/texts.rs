@@ -45,7 +45,9 @@ Nothing is started, asked or changed. Exit code 1: an object would be rejected, 
 an annotation or a setting. Exit code 2: nothing was checked, because a file cannot be read, or there is no object. What refers to an object that is not among the manifests is a warning, since Secrets are rarely \
 kept with them, even if its paths answer 503 or 403 until there is one; with --strict each warning counts. \
 Ingresses that name no class are judged as those of the class, as `firth up` serves them; \
---watch-ingress-without-class=false leaves them out, as a cluster does. With -o json, kinds that are not read are entries \
+--watch-ingress-without-class=false leaves them out, as a cluster does. First come objects that are rejected and \
+requests that get an error, then what is served otherwise than was asked for, then what has no effect: with -o json, \
+`consequence` is fails, differs or no-effect. There, kinds that are not read are entries \
 of severity ignored, which --strict does not count. Set other flags of the control plane by their \
 environment variables, which docs/flags.md lists.
 

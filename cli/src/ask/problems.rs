@@ -13,6 +13,15 @@ pub(crate) struct Problem {
     severity: String,
     reason: String,
     location: String,
+    consequence: String,
+}
+
+/// Consequences, the worst first. What is about no object has none: it comes before, as it may concern all.
+const CONSEQUENCES: [&str; 4] = ["", "fails", "differs", "no-effect"];
+
+/// Sorts problems by what they mean for requests, the worst first. Otherwise they stay in their order.
+pub(crate) fn sort(problems: &mut [inspect::Problem]) {
+    problems.sort_by_key(|it| CONSEQUENCES.iter().position(|name| *name == it.consequence));
 }
 
 /// The printed form of the response.
@@ -25,6 +34,7 @@ pub(crate) fn views(problems: Vec<inspect::Problem>) -> Vec<Problem> {
             severity: problem.severity,
             reason: problem.reason,
             location: problem.location,
+            consequence: problem.consequence,
         })
         .collect()
 }
@@ -62,6 +72,7 @@ mod tests {
             severity: "unsupported".to_owned(),
             reason: "its paths answer 503 until it is honoured".to_owned(),
             location: "web.yaml:3".to_owned(),
+            consequence: "fails".to_owned(),
         };
         let views = views(vec![problem]);
         let expected = "\
@@ -72,5 +83,24 @@ unsupported: Ingress default/web
 ";
         assert_eq!(text(&views), expected);
         assert_eq!(text(&[]), "no problems\n");
+    }
+
+    #[test]
+    fn what_fails_comes_first() {
+        let of = |object: &str, consequence: &str| inspect::Problem {
+            object: object.to_owned(),
+            consequence: consequence.to_owned(),
+            ..Default::default()
+        };
+        let mut problems = [
+            of("a", "no-effect"),
+            of("b", "differs"),
+            of("c", "fails"),
+            of("folder", ""),
+            of("d", "fails"),
+            of("e", "later-word"),
+        ];
+        sort(&mut problems);
+        assert_eq!(problems.map(|it| it.object), ["e", "folder", "c", "d", "b", "a"]);
     }
 }

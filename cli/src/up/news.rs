@@ -171,6 +171,7 @@ mod tests {
             severity: "rejected".to_owned(),
             reason: reason.to_owned(),
             location: "web.yaml:7".to_owned(),
+            consequence: String::new(),
         }
     }
 

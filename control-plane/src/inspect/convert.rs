@@ -11,7 +11,7 @@ use shared::proto::inspect;
 use super::reach::Reach;
 use crate::freshness::{Failing, Forbidden, Unheard};
 use crate::pipeline::Start;
-use crate::problem::{Problem, Severity};
+use crate::problem::{Consequence, Problem, Severity};
 use crate::serve::message::{REFUSALS_MAX, Refused};
 use crate::serve::registry::Proxy;
 use crate::store::{Head, PastVersion};
@@ -131,6 +131,7 @@ pub fn problem(problem: &Problem) -> inspect::Problem {
         severity: problem.severity.as_str().to_owned(),
         reason: problem.reason.clone(),
         location: problem.location.clone(),
+        consequence: Consequence::of(problem).as_str().to_owned(),
     }
 }
 
