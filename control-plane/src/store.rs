@@ -93,7 +93,7 @@ impl Head {
     }
 }
 
-/// One commit, for tasks that wait until proxies have acknowledged it.
+/// One commit, for tasks that wait until proxies have acknowledged it, if anything of it is offered.
 #[derive(Clone, Debug)]
 pub struct Note {
     /// CONFIG's position in the log after it.
@@ -108,10 +108,19 @@ pub struct Note {
     pub cause: Arc<str>,
     /// Resources that changed.
     pub changed: usize,
+    /// Resources of CONFIG that were compiled and are held back by a pin.
+    pub held_back: usize,
     /// When the source first heard of the change.
     pub heard: Instant,
     /// When it was made.
     pub at: Instant,
+}
+
+impl Note {
+    /// Whether anything that is offered changed: else everybody has it already.
+    pub fn is_offered(&self) -> bool {
+        self.config || self.changed > 0
+    }
 }
 
 /// Input of a commit.
@@ -275,7 +284,9 @@ impl Store {
         if config_changes || live_changes || is_pin_news || is_record_news || done.held_back > 0 {
             self.publish();
         }
-        if config_changes || live_changes {
+        // What the pin itself does is not an edit that it holds back.
+        let is_held_back = done.held_back > 0 && !is_pin_news;
+        if config_changes || live_changes || is_held_back {
             self.note(config_changes, &done, heard.unwrap_or(now), now);
         }
         done
@@ -385,6 +396,7 @@ impl Store {
             config,
             cause: Arc::clone(&done.cause),
             changed: done.config + done.live,
+            held_back: if done.is_pin_news { 0 } else { done.held_back },
             heard,
             at: now,
         }));

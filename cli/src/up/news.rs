@@ -60,9 +60,19 @@ impl News {
     }
 }
 
+/// What a pin does to an edit.
+const HELD_BACK: &str = "held back by the pin until it ends";
+
 /// `canary-weight 10 -> 50: version 1f3a92c04d7e, acknowledged by 1 of 1 in 4 ms`.
 fn line(change: &inspect::WatchChangesResponse) -> String {
-    let what = if change.config { format!("version {}", change.version) } else { "live".to_owned() };
+    if change.held_back > 0 && !change.config && change.changed == 0 {
+        return format!("{}: {HELD_BACK}", change.cause);
+    }
+    let what = match (change.config, change.held_back) {
+        (true, _) => format!("version {}", change.version),
+        (false, 0) => "live".to_owned(),
+        (false, _) => format!("{HELD_BACK}, except for endpoints and Secrets, which are live"),
+    };
     let took = moment::span(Duration::from_micros(change.took_us));
     let (acked, proxies) = (change.acked, change.proxies);
     let answer = if proxies == 0 {
@@ -143,7 +153,18 @@ mod tests {
             acked: 1,
             proxies: 1,
             took_us: 4000,
+            held_back: 0,
         }
+    }
+
+    #[test]
+    fn an_edit_under_a_pin_is_not_said_to_be_live() {
+        let held = inspect::WatchChangesResponse { config: false, changed: 0, held_back: 2, ..change() };
+        assert_eq!(line(&held), "canary-weight 10 -> 50: held back by the pin until it ends");
+        let both = inspect::WatchChangesResponse { changed: 1, ..held };
+        let expected = "canary-weight 10 -> 50: held back by the pin until it ends, except for endpoints and Secrets, which are \
+                        live, acknowledged by 1 of 1 in 4 ms";
+        assert_eq!(line(&both), expected);
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Changes {
             acked += u32::from(proxy.config.seq >= note.config_seq && proxy.live.seq >= note.live_seq);
         });
         let took = now.saturating_duration_since(note.at);
-        let complete = proxies > 0 && acked == proxies;
+        let complete = !note.is_offered() || (proxies > 0 && acked == proxies);
         if !complete && took < PATIENCE && self.waiting.len() < WAITING {
             return None;
         }
@@ -84,6 +84,7 @@ impl Changes {
             acked,
             proxies,
             took_us: took.as_micros() as u64,
+            held_back: note.held_back as u32,
         };
         self.waiting.pop_front();
         Some(change)
@@ -114,6 +115,7 @@ mod tests {
             config: true,
             cause: "an edit".into(),
             changed: 1,
+            held_back: 0,
             heard: at,
             at,
         })

@@ -113,7 +113,8 @@ pub async fn measure(
         let patience = convergence.patience();
         tokio::select! {
             note = notes.recv() => match note {
-                Ok(note) => convergence.waiting.push_back(note),
+                Ok(note) if note.is_offered() => convergence.waiting.push_back(note),
+                Ok(_) => continue,
                 Err(RecvError::Lagged(lost)) => metrics.converged(&[], lost),
                 // The store has ended, and the process with it.
                 Err(RecvError::Closed) => return std::future::pending().await,
@@ -150,6 +151,7 @@ mod tests {
             config: true,
             cause: "an edit".into(),
             changed: 1,
+            held_back: 0,
             heard: at - Duration::from_millis(1),
             at,
         })

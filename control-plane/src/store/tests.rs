@@ -203,7 +203,10 @@ fn what_is_held_back_can_be_looked_at_at_once() {
     let stays = pin(&published.head().config.snapshot, "1");
     step(&mut store, Delta::default(), Some(&stays));
     assert_eq!(published.head().unreleased(), 0);
+    let mut notes = published.notes();
     step(&mut store, host("b"), Some(&stays));
     let head = published.head();
     assert_eq!((head.unreleased(), head.history.newest().map(|it| it.released)), (1, Some(false)));
+    let note = notes.try_recv().expect("whoever edits is told");
+    assert_eq!((note.held_back, note.is_offered()), (1, false));
 }

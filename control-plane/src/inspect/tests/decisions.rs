@@ -60,6 +60,8 @@ async fn a_rollback_is_on_record_before_it_is_answered_and_shown_everywhere() {
     assert_eq!(&*pin.how, "rollback");
 
     bench.host("three");
+    let change = changes.next().await.unwrap().unwrap();
+    assert_eq!((change.config, change.changed, change.held_back), (false, 0, 1), "no proxy is waited for");
     let answer = bench.inspect.list_proxies(Request::new(inspect::ListProxiesRequest::default()));
     let answer = answer.await.unwrap().into_inner();
     assert_eq!((&answer.version, answer.pin.as_ref().map(|pin| &pin.version)), (older, Some(older)));
