@@ -264,10 +264,10 @@ pub(crate) struct DecisionArgs {
     /// How long the pin lasts: 90s, 15m, 24h, 7d
     #[arg(long = "for", env = "FIRTH_FOR", value_name = "SPAN", default_value = "24h", value_parser = lasts)]
     pub(crate) lasts: Duration,
-    /// Reason, shown to others; at most 200 characters
+    /// Reason, shown to others; at most 200 characters. Without one, a pin that is extended keeps its own
     #[arg(long, env = "FIRTH_NOTE", value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) note: String,
-    /// Replace an existing pin
+    /// Replace an existing pin of another version, or one that lasts longer
     #[arg(
         long, env = "FIRTH_REPLACE", value_name = "BOOL",
         num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true"

@@ -146,6 +146,8 @@ fn time(seconds: u64) -> SystemTime {
 pub struct Needs {
     /// Services whose endpoints get requests.
     pub services: BTreeSet<ObjectName>,
+    /// The one of them that is the default backend of the fleet.
+    pub default_backend: Option<ObjectName>,
     /// Secrets, and what each is used for.
     pub secrets: BTreeSet<Reference>,
     /// Number of resources that this build does not understand, because a later one made them.
@@ -168,6 +170,7 @@ impl Needs {
         match resource {
             Resource::Settings(settings) => {
                 self.secret(Use::DefaultCertificate, &settings.default_certificate);
+                self.default_backend = service_of(&settings.default_backend);
                 self.location(settings.defaults);
             }
             Resource::Host(host) => {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use shared::name::ObjectName;
 
 use super::Index;
+use super::problems::NO_DEFAULT_BACKEND;
 use super::refs::{Site, User};
 use crate::event::PinChange;
 use crate::objects::{ObjectKind, ObjectRef};
@@ -20,6 +21,8 @@ use crate::reference::Use;
 
 /// Limit of the problems of the pin that are listed.
 const MOST: usize = 20;
+/// Limit of the missing objects that one of them names.
+const NAMED: usize = 5;
 
 /// What is known of the pin.
 #[derive(Debug, Default)]
@@ -191,20 +194,34 @@ impl Index {
         }
         if let Some(pin) = in_force {
             let is_gone = |name: &&ObjectName| self.objects.service(name).is_none();
-            for service in pin.needs.services.iter().filter(is_gone).take(MOST) {
-                let why = match self.objects.unreadable(ObjectKind::Service, service) {
-                    Some(why) => format!("cannot be read ({why})"),
-                    None => "does not exist".to_owned(),
-                };
-                warn(format!("it leads to Service {service}, which {why}: its paths answer 503"));
+            let of_fleet = pin.needs.default_backend.as_ref();
+            if let Some(service) = of_fleet.filter(is_gone) {
+                warn(format!("{NO_DEFAULT_BACKEND} ({service} in the pinned version)"));
             }
-            for secret in pin.needs.secrets.iter().filter(|it| self.is_deleted(&it.name)).take(MOST) {
-                let then = if secret.what.is_certificate() {
-                    "the default certificate is shown"
-                } else {
-                    "the paths that it protects answer 503"
-                };
-                warn(format!("it needs Secret {}, which does not exist: {then}", secret.name));
+            let mut missing = Vec::new();
+            for service in pin.needs.services.iter().filter(is_gone).filter(|it| Some(*it) != of_fleet) {
+                match self.objects.unreadable(ObjectKind::Service, service) {
+                    Some(why) => warn(format!(
+                        "it leads to Service {service}, which cannot be read ({why}): {UNREACHED}"
+                    )),
+                    None => missing.push(service),
+                }
+            }
+            if let Some(those) = missing_ones("Service", &missing) {
+                warn(format!("it leads to {those}: {UNREACHED}"));
+            }
+            let missing: Vec<_> = pin.needs.secrets.iter().filter(|it| self.is_deleted(&it.name)).collect();
+            for (are_certificates, then) in [
+                (true, "the default certificate is shown"),
+                (false, "the paths that are protected by it answer 503"),
+            ] {
+                let those = missing.iter().filter(|it| it.what.is_certificate() == are_certificates);
+                // One Secret may have several uses.
+                let those: BTreeSet<_> = those.map(|it| &it.name).collect();
+                let those: Vec<_> = those.into_iter().collect();
+                if let Some(those) = missing_ones("Secret", &those) {
+                    warn(format!("it needs {those}: {then}"));
+                }
             }
         }
         for what in Use::of_secrets() {
@@ -215,6 +232,20 @@ impl Index {
             faults.push(Fault::new(Severity::Rejected, "", reason));
         }
         faults
+    }
+}
+
+/// What requests get whose Service is gone.
+const UNREACHED: &str = "paths that lead there answer 503, or what custom-http-errors puts in its place";
+
+/// `Secret a/b, which does not exist`, `5 Secrets that do not exist: a/b, ..` in one phrase; `None`: there are none.
+fn missing_ones(kind: &str, names: &[&ObjectName]) -> Option<String> {
+    let listed = names.iter().take(NAMED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => None,
+        1 => Some(format!("{kind} {listed}, which does not exist")),
+        count if count > NAMED => Some(format!("{count} {kind}s that do not exist, {listed} and others")),
+        count => Some(format!("{count} {kind}s that do not exist, {listed}")),
     }
 }
 

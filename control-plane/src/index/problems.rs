@@ -15,6 +15,10 @@ use crate::objects::{Object, ObjectKind, ObjectRef};
 use crate::problem::{ANNOTATIONS, Fault, OF_LAST_GOOD, Problem, Severity, Subject, bounded};
 use crate::reference::Use;
 
+/// What follows for requests if there is no Service of the default backend, which has the error pages, too.
+pub(super) const NO_DEFAULT_BACKEND: &str = "the Service of the default backend does not exist: requests that match no Ingress get 404, \
+                                             and so do those with an error that custom-http-errors lists";
+
 /// Limit of the problems of one object that are listed.
 const MOST: usize = 100;
 
@@ -220,10 +224,7 @@ impl Index {
                 options.default_certificate.as_ref(),
                 "the Secret of the default certificate does not exist: each proxy uses a certificate that it generated",
             ),
-            ObjectKind::Service => (
-                options.default_backend.as_ref(),
-                "the Service of the default backend does not exist: requests that match no Ingress get 404",
-            ),
+            ObjectKind::Service => (options.default_backend.as_ref(), NO_DEFAULT_BACKEND),
             ObjectKind::ConfigMap => {
                 (options.expected.get(&object.name), options.effect_of_absence(&object.name))
             }

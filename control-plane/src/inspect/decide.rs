@@ -47,7 +47,7 @@ pub(super) struct Asked {
 
 impl Asked {
     /// The command and the reason to store, beside those of a pin of the same version: a longer `firth pin` does not
-    /// change why it was pinned.
+    /// change why it was pinned, unless it says why.
     fn reason(&self, there: Option<&Pin>) -> (How, String) {
         match there.filter(|_| !self.replace) {
             Some(there) if self.how == How::Pin => {
@@ -98,8 +98,14 @@ impl Decider {
             tokio::task::spawn_blocking(move || Pin::new(how, version, config, now, lasts, &note)).await;
         let pin = Arc::new(pin.map_err(|error| Status::internal(error.to_string()))?);
         let replaces = match &head.pin {
-            // Changing only the duration needs no `replace`.
-            Some(there) if asked.replace || there.version == version => Some(Arc::clone(&there.revision)),
+            Some(there) if asked.replace => Some(Arc::clone(&there.revision)),
+            // What is held back would be released earlier than somebody relies on.
+            Some(there) if there.version == version && pin.until < there.until => {
+                return Err(Status::failed_precondition(format!(
+                    "it is pinned for longer already: {there}; use --replace to end it earlier"
+                )));
+            }
+            Some(there) if there.version == version => Some(Arc::clone(&there.revision)),
             Some(there) => {
                 return Err(Status::failed_precondition(format!(
                     "another version is pinned: {there}; use --replace, or unpin it first"

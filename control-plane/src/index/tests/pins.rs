@@ -210,6 +210,48 @@ fn the_pin_in_force_keeps_what_it_needs_while_another_waits() {
     assert_eq!(world.keys(Kind::Endpoints), ["default/other-1"]);
 }
 
+/// A rollback of a fleet without its Secrets was a page of lines that differed in a name.
+#[test]
+fn what_a_pin_lacks_is_said_once_for_all_that_lack_it() {
+    let mut world = World::with(Options { default_backend: Some(name("pages")), ..options() });
+    world.apply(service("pages"));
+    for i in 0..7 {
+        let (host, secret) = (format!("{i}.test"), format!("cert-{i}"));
+        world.apply(
+            ingress(&format!("web-{i}")).rule(&host, &[("/", &format!("s{i}"))]).tls(&[&host], &secret),
+        );
+    }
+    world.events([Event::Pinned(pin(&world.config.clone(), "1"))]);
+    let after_first = |world: &World| {
+        let mut told = reasons(world);
+        told.retain(|it| !it.starts_with("rollback"));
+        told
+    };
+    let names = |word: &str| (0..5).map(|i| format!("default/{word}{i}")).collect::<Vec<_>>().join(", ");
+    let secrets = format!(
+        "it needs 7 Secrets that do not exist, {} and others: the default certificate is shown",
+        names("cert-")
+    );
+    let services = format!(
+        "it leads to 7 Services that do not exist, {} and others: paths that lead there answer 503, or what custom-http-errors puts \
+         in its place",
+        names("s")
+    );
+    assert_eq!(after_first(&world), [services, secrets]);
+    for i in 1..7 {
+        world.apply(secret(&format!("cert-{i}"), 0));
+        world.apply(service(&format!("s{i}")));
+    }
+    world.apply(service("s0"));
+    let one = "it needs Secret default/cert-0, which does not exist: the default certificate is shown";
+    assert_eq!(after_first(&world), [one]);
+    // Its error pages are gone with it, and requests for them are not those of a path.
+    world.apply(secret("cert-0", 0));
+    world.delete(ObjectKind::Service, "pages");
+    let [pages] = &after_first(&world)[..] else { panic!("{:?}", after_first(&world)) };
+    assert!(pages.contains("match no Ingress get 404, and so do those with an error"), "{pages}");
+}
+
 #[test]
 fn what_a_pin_alone_sends_is_nobodys_change() {
     let mut world = World::default();

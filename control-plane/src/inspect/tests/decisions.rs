@@ -59,6 +59,8 @@ async fn a_rollback_is_on_record_before_it_is_answered_and_shown_everywhere() {
     assert_eq!((&pin.version, &pin.compiled, pin.unreleased), (older, newest, 1));
     assert_eq!(&*pin.how, "rollback");
 
+    let request = Request::new(inspect::WatchChangesRequest {});
+    let mut changes = bench.inspect.watch_changes(request).await.unwrap().into_inner();
     bench.host("three");
     let change = changes.next().await.unwrap().unwrap();
     assert_eq!((change.config, change.changed, change.held_back), (false, 0, 1), "no proxy is waited for");
@@ -124,6 +126,13 @@ async fn what_cannot_be_decided_is_said() {
     let pin =
         pin::Pin::new(How::Pin, pin.root, pin.snapshot.clone(), clock::wall(), Duration::from_secs(60), "");
     bench.put_on_record(Some(Arc::new(pin::Pin { revision: "7".into(), ..pin })));
+    let sooner = Some(prost_types::Duration { seconds: 30, nanos: 0 });
+    let status = refused(Asked { lasts: sooner, ..asked(older) }).await;
+    assert_eq!(status.code(), FailedPrecondition, "what it holds back would be released earlier");
+    assert!(
+        status.message().contains("for longer already") && status.message().contains("--replace"),
+        "{status}"
+    );
     let status = refused(asked(&history[0].version)).await;
     assert_eq!(status.code(), FailedPrecondition);
     assert!(status.message().contains(older), "{}", status.message());
