@@ -18,6 +18,9 @@ pub(crate) use status::StatusArgs;
 /// The longest life of a token, in minutes: a week.
 const MINUTES_MAX: u64 = 10_080;
 
+/// The control plane that is asked unless another one is named: the one of `firth up`, or of a port-forward.
+pub(crate) const SERVER: &str = "https://127.0.0.1:15010";
+
 /// Firth, an ingress for Kubernetes: run it on a folder of manifests, or query a control plane
 #[derive(Debug, Parser)]
 #[command(name = "firth", version, after_help = texts::ALL, max_term_width = 100)]
@@ -102,7 +105,7 @@ pub(crate) struct AskArgs {
     #[arg(short, long, env = "FIRTH_OUTPUT", default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Format,
     /// Address of the control plane; http:// for one with --insecure
-    #[arg(long, env = "FIRTH_SERVER", default_value = "https://127.0.0.1:15010", value_name = "URL")]
+    #[arg(long, env = "FIRTH_SERVER", default_value = SERVER, value_name = "URL")]
     pub(crate) server: String,
     /// Folder written by `firth login` or `firth up`. Default: the one for the address in --server, in ~/.config/firth
     #[arg(long, env = "FIRTH_IDENTITY", value_name = "DIR")]

@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-use crate::args::{AskArgs, AuthorityAction, DecisionArgs, Format, Question};
+use crate::args::{AskArgs, AuthorityAction, DecisionArgs, Format, Question, SERVER};
 use crate::client::{self, AskError, Authority, Inspect};
 use crate::identity::{self, Somebody};
 use crate::{lists, output};
@@ -194,10 +194,23 @@ async fn channel(ask: &AskArgs) -> anyhow::Result<Channel> {
         true => None,
         false => {
             let folder = identity::folder(ask.identity.as_deref(), &ask.server)?;
-            Some(Somebody::read(&folder, clock::wall())?.connector()?)
+            let me = Somebody::read(&folder, clock::wall());
+            Some(me.map_err(|nobody| nobody.with_login(login(ask)))?.connector()?)
         }
     };
     Ok(client::connect(&ask.server, endpoint, connector).await?)
+}
+
+/// The command that logs in to the control plane that is asked, for the same folder.
+fn login(ask: &AskArgs) -> String {
+    let mut command = format!("{} login", output::program());
+    if ask.server != SERVER {
+        command += &format!(" --server {}", client::shown(&ask.server));
+    }
+    if let Some(folder) = &ask.identity {
+        command += &format!(" --identity {}", folder.display());
+    }
+    command
 }
 
 /// The answer to a decision. Where there is none, the decision may have been stored all the same.
@@ -323,6 +336,23 @@ mod tests {
             assert!(late.starts_with("the control plane at http://a:1 has not answered yet"), "{late}");
             assert_eq!(late.contains("stores the decision first"), is_decision, "{line}: {late}");
         }
+    }
+
+    #[test]
+    fn who_is_not_logged_in_is_told_the_whole_command() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |line: &str| {
+            let line = format!("firth problems --identity {} {line}", dir.path().display());
+            let Command::Ask(question) = Args::parse_from(line.split_whitespace()).command else {
+                panic!("a question")
+            };
+            format!("{:#}", run(question).unwrap_err())
+        };
+        let folder = dir.path().display();
+        let command = |server: &str| format!(" login{server} --identity {folder}`; `firth up` logs you in");
+        let told = of("--server https://127.0.0.1:15011");
+        assert!(told.contains(&command(" --server https://127.0.0.1:15011")), "{told}");
+        assert!(of("").contains(&command("")), "{}", of(""));
     }
 
     #[test]

@@ -194,7 +194,7 @@ fn is_timeout(error: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 /// An address without the user name and password that somebody may have put into it.
-fn shown(server: &str) -> String {
+pub(crate) fn shown(server: &str) -> String {
     let Some((before, host)) = server.rsplit_once('@') else { return server.to_owned() };
     let scheme = before.split_once("://").map(|(scheme, _)| format!("{scheme}://"));
     format!("{}***@{host}", scheme.unwrap_or_default())

@@ -39,12 +39,14 @@ const BY_UP: &str = "written-by-up";
 #[non_exhaustive]
 pub(crate) enum NobodyError {
     /// A file cannot be read.
-    #[error("not logged in to this control plane ({}: {reason}): run `firth login`; `firth up` logs you in to the one that it runs", path.display())]
+    #[error("not logged in to this control plane ({}: {reason}): run `{login}`; `firth up` logs you in to the one that it runs", path.display())]
     File {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
+        /// The command that logs in.
+        login: String,
     },
     /// The path is not a folder.
     #[error("{}: expected the folder that `firth login` or `firth up` writes, got a file", .0.display())]
@@ -61,8 +63,13 @@ pub(crate) enum NobodyError {
     #[error("there is no home folder to store the login in: set --identity DIR")]
     Homeless,
     /// The certificate has expired.
-    #[error("the certificate in {} has expired: run `firth login` again", .0.display())]
-    Over(PathBuf),
+    #[error("the certificate in {} has expired: run `{login}` again", path.display())]
+    Over {
+        /// The folder.
+        path: PathBuf,
+        /// The command that logs in.
+        login: String,
+    },
     /// No key can be generated.
     #[error("cannot generate a key: {0}")]
     Key(#[from] KeyError),
@@ -75,6 +82,20 @@ pub(crate) enum NobodyError {
     /// The request was rejected, or there was no response.
     #[error(transparent)]
     Ask(#[from] AskError),
+}
+
+/// The command that logs in, as long as nobody says where.
+const LOGIN: &str = "firth login";
+
+impl NobodyError {
+    /// The same, with the whole command that logs in.
+    pub(crate) fn with_login(self, login: String) -> Self {
+        match self {
+            Self::File { path, reason, .. } => Self::File { path, reason, login },
+            Self::Over { path, .. } => Self::Over { path, login },
+            other => other,
+        }
+    }
 }
 
 /// A person's identity.
@@ -146,14 +167,16 @@ impl Somebody {
     pub(crate) fn read(folder: &Path, now: SystemTime) -> Result<Self, NobodyError> {
         no_file(folder)?;
         let [roots, chain, key] = FILES.map(|name| folder.join(name));
-        let bad = |path: &Path, reason: String| NobodyError::File { path: path.to_owned(), reason };
+        let login = || LOGIN.to_owned();
+        let bad =
+            |path: &Path, reason: String| NobodyError::File { path: path.to_owned(), reason, login: login() };
         let bytes = |path: &Path| fs::read(path).map_err(|error| bad(path, error.to_string()));
         let certificates =
             |path: &Path| pem::certificates(&bytes(path)?).map_err(|error| bad(path, error.to_string()));
         let (roots, chain) = (certificates(&roots)?, certificates(&chain)?);
         let key = pem::private_key(&bytes(&key)?).map_err(|error| bad(&key, error.to_string()))?;
         if validity(&chain[0]).is_none_or(|(_, until)| until <= now) {
-            return Err(NobodyError::Over(folder.to_owned()));
+            return Err(NobodyError::Over { path: folder.to_owned(), login: login() });
         }
         Ok(Self { credentials: Credentials { chain, key }, roots })
     }
@@ -277,7 +300,7 @@ mod tests {
         let just_before = until - std::time::Duration::from_secs(1);
         assert!(Somebody::read(dir.path(), just_before).is_ok());
         let over = Somebody::read(dir.path(), until).unwrap_err();
-        assert!(matches!(&over, NobodyError::Over(_)), "{over}");
+        assert!(matches!(&over, NobodyError::Over { .. }), "{over}");
     }
 
     #[test]

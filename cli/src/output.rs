@@ -28,6 +28,12 @@ pub(crate) fn complain(error: &anyhow::Error) {
     let _ = writeln!(io::stderr().lock(), "firth: {}", printable(&shared::telemetry::chain(error.as_ref())));
 }
 
+/// The name that this program was run as, so that printed commands work even if it is not installed.
+pub(crate) fn program() -> String {
+    let called = std::env::args_os().next();
+    called.map_or_else(|| "firth".to_owned(), |name| printable(&name.to_string_lossy()))
+}
+
 /// Escapes characters that a terminal interprets, or that hide what stands there: tenants write names and annotations.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

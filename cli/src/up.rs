@@ -122,7 +122,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     let mut news = News::listen(inspect.clone()).await.map_err(failed)?;
     let nothing = nothing(&dir, &args.classes.ingress_class, controller.as_deref(), &backends);
     let served = Served::ask(&mut inspect, nothing).await.map_err(failed)?;
-    output::print(&served.render(&args.dir, &ports, &program(), &identity))?;
+    output::print(&served.render(&args.dir, &ports, &output::program(), &identity))?;
     output::print(&backends.render())?;
     let unread = backends.unread();
     for line in &unread {
@@ -169,12 +169,6 @@ fn nothing(dir: &str, class: &str, controller: Option<&str>, backends: &Backends
     let reasons =
         others.iter().map(|other| format!("IngressClass {}: {}", other.class, other.reason(controller)));
     output::printable(&reasons.collect::<Vec<_>>().join("; "))
-}
-
-/// The name that this program was run as, so that printed commands work even if it is not installed.
-fn program() -> String {
-    let called = std::env::args_os().next();
-    called.map_or_else(|| "firth".to_owned(), |name| output::printable(&name.to_string_lossy()))
 }
 
 /// The proxy first: while it drains, endpoints still change.

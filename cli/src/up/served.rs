@@ -4,11 +4,12 @@ mod canary;
 mod curl;
 mod failure;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+use control_plane::problem::Consequence;
 use serde_json::Value;
 use shared::proto::inspect::{self, Problem};
 use shared::resource::SETTINGS_KEY;
@@ -26,7 +27,7 @@ use crate::value::{self, field, strings};
 
 /// Limit of the routes that are shown.
 const SHOWN: usize = 20;
-/// Limit of the slices that are counted at the start.
+/// Limit of the slices that are counted, and of the routes that are looked at, at the start.
 const COUNTED: usize = 500;
 
 /// The summary.
@@ -37,6 +38,8 @@ pub(super) struct Served {
     rows: Vec<Row>,
     /// Number of routes that are not shown.
     hidden: usize,
+    /// Number of those of them that are known to answer 503.
+    hidden_failing: usize,
     /// Whether an Ingress is rejected.
     is_rejected: bool,
     /// Why there is no Ingress to serve, where none is rejected.
@@ -63,6 +66,8 @@ struct Row {
     redirect: Option<String>,
     /// Why it answers 503, if it does.
     failure: Option<String>,
+    /// Whether another backend answers in place of a 503.
+    has_page: bool,
 }
 
 impl Served {
@@ -75,8 +80,8 @@ impl Served {
         let proxies = lists::proxies(source.inspect).await?.proxies;
         let mut served = Self { proxies: proxies.len(), nothing, ..Self::default() };
         let problems = lists::problems(source.inspect).await?;
-        let settings = source.get("settings", SETTINGS_KEY).await?.unwrap_or_default();
-        source.guard = failure::guard(&settings, &problems);
+        source.settings = source.get("settings", SETTINGS_KEY).await?.unwrap_or_default();
+        source.guard = failure::guard(&source.settings, &problems);
         served.is_rejected =
             problems.iter().any(|it| it.severity == "rejected" && it.object.starts_with("Ingress "));
         for key in source.list("listener").await? {
@@ -88,14 +93,28 @@ impl Served {
             let endpoints = source.endpoints(backend);
             served.ports.push((place, with_endpoints(dotted(backend), endpoints)));
         }
-        let routes = source.list("route").await?;
+        let mut routes = source.list("route").await?;
         served.version = source.version.clone();
-        served.hidden = routes.len().saturating_sub(SHOWN);
-        for key in routes.into_iter().take(SHOWN) {
-            source.rows(&key, &problems, &mut served.rows).await?;
+        put_suspects_first(&mut routes, &problems);
+        let count = routes.len();
+        let mut looked_at = Vec::new();
+        for key in routes.into_iter().take(COUNTED) {
+            looked_at.push(source.rows(&key, &problems).await?);
         }
-        served.rows.sort_by(|a, b| (&a.host, &a.path).cmp(&(&b.host, &b.path)));
+        served.show(looked_at, count);
         Ok(served)
+    }
+
+    /// Takes in the rows of the routes that were looked at, and the number of all routes. Who has many wants to know which do not work.
+    fn show(&mut self, mut looked_at: Vec<Vec<Row>>, count: usize) {
+        let fails = |rows: &Vec<Row>| rows.iter().any(|row| row.failure.is_some());
+        looked_at.sort_by_key(|rows| !fails(rows));
+        let hidden = looked_at.split_off(looked_at.len().min(SHOWN));
+        self.hidden = count.saturating_sub(SHOWN);
+        self.hidden_failing = hidden.iter().filter(|rows| fails(rows)).count();
+        self.rows = looked_at.into_iter().flatten().collect();
+        let order = |row: &Row| (row.failure.is_none(), row.host.clone(), row.path.clone());
+        self.rows.sort_by_cached_key(order);
     }
 
     /// The text for the terminal. `program` is the name that this program was run as.
@@ -107,6 +126,7 @@ impl Served {
         identity: &StoredIdentity,
     ) -> String {
         let mut text = String::new();
+        let flags = flags(ports, identity);
         let dir = printable(&dir.display().to_string());
         let proxies = if self.proxies == 1 { "proxy" } else { "proxies" };
         let _ = writeln!(text, "firth serves {dir}, version {}, on {} {proxies}", self.version, self.proxies);
@@ -130,10 +150,20 @@ impl Served {
             }
             text.push_str(&columns.render(2));
             if self.hidden > 0 {
-                let _ = writeln!(text, "  and {} routes more: firth resources --kind route", self.hidden);
+                let failing = match self.hidden_failing {
+                    0 => String::new(),
+                    count => format!(", {count} of which answer 503"),
+                };
+                let hidden = self.hidden;
+                let _ = writeln!(
+                    text,
+                    "  and {hidden} routes more{failing}: {program} resources --kind route{flags}"
+                );
             }
             let _ = writeln!(text, "\ntry:");
-            for line in curl::lines(&self.rows, http, https) {
+            // What answers is tried first.
+            let (failing, fine): (Vec<_>, Vec<_>) = self.rows.iter().partition(|row| row.failure.is_some());
+            for line in curl::lines(fine.into_iter().chain(failing), http, https) {
                 let _ = writeln!(text, "  {}", printable(&line));
             }
             text.push('\n');
@@ -143,14 +173,6 @@ impl Served {
             self.ports.iter().for_each(|(port, backend)| columns.push([port.clone(), backend.clone()]));
             text.push_str(&columns.render(2));
             text.push('\n');
-        }
-        let mut flags = if ports.listen == SocketAddr::from((Ipv4Addr::LOCALHOST, 15010)) {
-            String::new()
-        } else {
-            format!(" --server https://{}", ports.listen)
-        };
-        if !identity.found {
-            let _ = write!(flags, " --identity {}", printable(&identity.folder.display().to_string()));
         }
         let _ = writeln!(text, "ask it:");
         for question in ["proxies", "history", "problems"] {
@@ -177,7 +199,8 @@ impl Row {
 
     fn backend_shown(&self) -> String {
         if let Some(reason) = &self.failure {
-            return format!("503: {reason}");
+            let page = if self.has_page { ", or what custom-http-errors puts in its place" } else { "" };
+            return format!("503{page}: {reason}");
         }
         if let Some(redirect) = &self.redirect {
             return redirect.clone();
@@ -188,6 +211,28 @@ impl Row {
             None => with_endpoints(dotted(&self.backend), self.endpoints),
         }
     }
+}
+
+/// The routes of objects with a problem for which requests fail come before the others: if there are too many to look at all, these are
+/// not left out.
+fn put_suspects_first(routes: &mut [String], problems: &[Problem]) {
+    let fails = problems.iter().filter(|it| it.consequence == Consequence::Fails.as_str());
+    let suspects: BTreeSet<&str> = fails.map(|it| it.object.as_str()).collect();
+    routes.sort_by_cached_key(|key| {
+        !object_and_host(key).is_some_and(|(object, _)| suspects.contains(&*object))
+    });
+}
+
+/// The flags with which a command asks this control plane.
+fn flags(ports: &Ports, identity: &StoredIdentity) -> String {
+    let mut flags = match ports.listen == SocketAddr::from((Ipv4Addr::LOCALHOST, 15010)) {
+        true => String::new(),
+        false => format!(" --server https://{}", ports.listen),
+    };
+    if !identity.found {
+        let _ = write!(flags, " --identity {}", printable(&identity.folder.display().to_string()));
+    }
+    flags
 }
 
 /// The Service with its number of endpoints, if they were counted.
@@ -238,11 +283,14 @@ struct Source<'a> {
     endpoints: Option<BTreeMap<String, usize>>,
     /// Why paths answer 503, if they do.
     guard: Option<failure::Guard>,
+    /// Those of the fleet.
+    settings: Value,
 }
 
 impl<'a> Source<'a> {
     async fn new(inspect: &'a mut Inspect) -> Result<Self, Status> {
-        let mut source = Source { inspect, version: String::new(), endpoints: None, guard: None };
+        let mut source =
+            Source { inspect, version: String::new(), endpoints: None, guard: None, settings: Value::Null };
         let slices = source.list("endpoints").await?;
         if slices.len() <= COUNTED {
             let mut counts = BTreeMap::new();
@@ -277,12 +325,13 @@ impl<'a> Source<'a> {
     }
 
     /// The paths of a Route.
-    async fn rows(&mut self, key: &str, problems: &[Problem], rows: &mut Vec<Row>) -> Result<(), Status> {
+    async fn rows(&mut self, key: &str, problems: &[Problem]) -> Result<Vec<Row>, Status> {
+        let mut rows = Vec::new();
         let Some((object, host)) = object_and_host(key) else {
-            return Ok(());
+            return Ok(rows);
         };
         let (Some(route), host_body) = (self.get("route", key).await?, self.get("host", host).await?) else {
-            return Ok(());
+            return Ok(rows);
         };
         let host_body = host_body.unwrap_or_default();
         let substitute = field(field(&route, "policy"), "default_backend").as_str().unwrap_or_default();
@@ -316,10 +365,11 @@ impl<'a> Source<'a> {
                 external: external.map(str::to_owned),
                 redirect: failure::redirect(&route),
                 failure: guarded.or_else(|| served.failure(problems)),
+                has_page: failure::has_page(&route, &self.settings),
                 backend,
             });
         }
-        Ok(())
+        Ok(rows)
     }
 
     fn endpoints(&self, backend: &str) -> Option<usize> {

@@ -8,7 +8,11 @@ use super::Row;
 const HOSTS: usize = 3;
 
 /// The commands: plain, with the canary's header, and https, for the first hosts.
-pub(super) fn lines(rows: &[Row], http: SocketAddr, https: SocketAddr) -> Vec<String> {
+pub(super) fn lines<'a>(
+    rows: impl IntoIterator<Item = &'a Row>,
+    http: SocketAddr,
+    https: SocketAddr,
+) -> Vec<String> {
     let mut lines = Vec::new();
     let mut shown: Vec<&str> = Vec::new();
     for row in rows {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use shared::proto::inspect::Problem;
 
 use super::dotted;
-use crate::value::field;
+use crate::value::{field, integer};
 
 /// A path, and its resources.
 pub(super) struct Served<'a> {
@@ -89,6 +89,15 @@ pub(super) fn guard(settings: &Value, problems: &[Problem]) -> Option<Guard> {
     };
     let what = problems.iter().find(is_guard).map_or_else(|| "the ConfigMap of the fleet".to_owned(), of);
     Some(Guard { reason: format!("{what}: a restriction that is not enforced"), is_firewall })
+}
+
+/// Whether what is listed in `custom-http-errors`, of a Route or of the fleet, has 503.
+pub(super) fn has_page(route: &Value, settings: &Value) -> bool {
+    let lists = |policy: &Value| {
+        let list = field(field(policy, "custom_http_errors"), "values").as_array();
+        list.is_some_and(|all| all.iter().any(|status| integer(status) == 503))
+    };
+    lists(field(route, "policy")) || lists(field(settings, "defaults"))
 }
 
 /// The redirect target of all requests for a Route's paths, if there is one: then no backend is used.

@@ -18,6 +18,7 @@ fn row() -> Row {
         external: None,
         redirect: None,
         failure: None,
+        has_page: false,
     }
 }
 
@@ -111,6 +112,49 @@ fn rows_say_what_happens_to_requests() {
     let exact = Row { exact: true, tls: true, ..row() };
     assert_eq!(exact.path_shown(), "/ (exact)");
     assert_eq!(exact.host_shown(), "canary.test.com (TLS)");
+}
+
+/// Of many hosts the first by name were shown, and those that do not work were cut off.
+#[test]
+fn what_answers_503_is_shown_first_however_many_routes_there_are() {
+    let route = |i: usize| {
+        let failure = (i >= 30).then(|| "Service default/web does not exist".to_owned());
+        vec![Row { host: format!("{i:02}.test"), failure, canary: None, ..row() }]
+    };
+    let mut served = Served::default();
+    served.show((0..40).map(route).collect(), 45);
+    let hosts: Vec<_> = served.rows.iter().map(|row| &*row.host).collect();
+    assert_eq!((hosts.len(), hosts[0], hosts[9], hosts[10]), (SHOWN, "30.test", "39.test", "00.test"));
+    let text = served.render(Path::new("it"), &ports("127.0.0.1:15011"), "target/firth", &me(true));
+    let more = "  and 25 routes more: target/firth resources --kind route --server https://127.0.0.1:15011\n";
+    assert!(text.contains(more), "{text}");
+    assert!(text.contains("curl -H 'Host: 00.test' "), "what works is tried: {text}");
+    served.show((30..60).map(route).collect(), 30);
+    let text = served.render(Path::new("it"), &ports("127.0.0.1:15010"), "firth", &me(true));
+    assert!(text.contains("  and 10 routes more, 10 of which answer 503: firth resources"), "{text}");
+}
+
+#[test]
+fn routes_of_objects_with_problems_are_looked_at_first() {
+    let problem = |object: &str, consequence: &str| Problem {
+        object: object.to_owned(),
+        consequence: consequence.to_owned(),
+        ..Problem::default()
+    };
+    let problems = [problem("Ingress d/b", "differs"), problem("Ingress d/c", "fails")];
+    let mut routes = ["a", "b", "c"].map(|name| format!("ingress/d/{name}/x.test"));
+    put_suspects_first(&mut routes, &problems);
+    assert_eq!(routes.map(|key| key[10..11].to_owned()), ["c", "a", "b"]);
+}
+
+#[test]
+fn an_error_page_in_place_of_503_is_said() {
+    let (none, listed) = (json!({}), json!({"custom_http_errors": {"values": [404, 503]}}));
+    let (route, settings) = (json!({"policy": listed}), json!({"defaults": listed}));
+    assert!(failure::has_page(&route, &none) && failure::has_page(&none, &settings));
+    assert!(!failure::has_page(&none, &none));
+    let failing = Row { failure: Some("no endpoints".to_owned()), has_page: true, ..row() };
+    assert_eq!(failing.backend_shown(), "503, or what custom-http-errors puts in its place: no endpoints");
 }
 
 /// A port may be called as a transport is.
