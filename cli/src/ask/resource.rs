@@ -35,7 +35,7 @@ pub(super) fn text(resource: &Resource) -> String {
         summary.kind,
         summary.key,
         short(&summary.version),
-        summary.size
+        summary.bytes
     );
     let _ = writeln!(text, "{}", printable(&heading));
     match body.as_object() {

@@ -12,7 +12,7 @@ pub(super) struct Summary {
     pub(super) kind: String,
     pub(super) key: String,
     pub(super) version: String,
-    pub(super) size: u32,
+    pub(super) bytes: u32,
 }
 
 impl Summary {
@@ -22,7 +22,7 @@ impl Summary {
             kind: resource.kind,
             key: resource.key,
             version: resource.version,
-            size: resource.size,
+            bytes: resource.size,
         }
     }
 }
@@ -44,7 +44,7 @@ pub(super) fn text(resources: &[Summary]) -> String {
             resource.kind.clone(),
             resource.key.clone(),
             short(&resource.version),
-            resource.size.to_string(),
+            resource.bytes.to_string(),
         ]);
     }
     columns.render(0)
