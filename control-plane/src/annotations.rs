@@ -66,6 +66,7 @@ pub use self::snippets::{OfHosts, Zones};
 pub(crate) use self::tests::companions;
 #[cfg(test)]
 pub(crate) use self::unknown::KEYS;
+pub(crate) use self::unknown::nearest;
 
 /// Prefix of ingress-nginx' annotations.
 pub const PREFIX: &str = "nginx.ingress.kubernetes.io/";

@@ -88,6 +88,18 @@ const CLASSES: [&str; 7] = [
     "spec.ingressClassName",
 ];
 
+/// Prefixes that people write instead of ours, though others have them, too.
+const OF_KUBERNETES: [&str; 2] = ["ingress.kubernetes.io", "kubernetes.io"];
+
+/// And ends of more of them.
+const ALIKE: [&str; 5] = [
+    "nginx.ingress.io",
+    "nginx.ingress.k8s.io",
+    "nginx.kubernetes.io",
+    "ingress-nginx.kubernetes.io",
+    "ingress.nginx.kubernetes.io",
+];
+
 /// Limit of the texts that are compared: no name is longer.
 const LONGEST: usize = 60;
 
@@ -123,24 +135,29 @@ pub(super) fn hint(name: &str) -> Option<String> {
 
 /// The name that was probably meant.
 fn suggestion(name: &str) -> Option<&'static str> {
-    let name = name.to_ascii_lowercase().replace('_', "-");
+    let plain = name.to_ascii_lowercase().replace('_', "-");
+    let synonym = SYNONYMS.iter().find(|(synonym, _)| *synonym == plain).map(|(_, meant)| *meant);
+    synonym.or_else(|| nearest(name, table::names))
+}
+
+/// The one of these names that was probably meant: the same but for case and underscores, the only one that ends with it, or
+/// one with a few typos.
+pub(crate) fn nearest<'n, N: Iterator<Item = &'n str>>(name: &str, names: impl Fn() -> N) -> Option<&'n str> {
     if name.len() > LONGEST {
         return None;
     }
-    if let Some((_, meant)) = SYNONYMS.iter().find(|(synonym, _)| *synonym == name) {
-        return Some(meant);
-    }
-    if let Some(known) = table::names().find(|known| *known == name) {
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    if let Some(known) = names().find(|known| *known == name) {
         return Some(known);
     }
     let ends = format!("-{name}");
-    let mut longer = table::names().filter(|known| known.ends_with(&ends));
+    let mut longer = names().filter(|known| known.ends_with(&ends));
     if let (Some(only), None) = (longer.next(), longer.next()) {
         return Some(only);
     }
     // One typo per five letters, at least one and at most three.
     let most = (name.len() / 5).clamp(1, 3);
-    let known = table::names().filter(|known| known.len().abs_diff(name.len()) <= most);
+    let known = names().filter(|known| known.len().abs_diff(name.len()) <= most);
     let near = known.map(|known| (distance(&name, known), known)).filter(|(distance, _)| *distance <= most);
     near.min().map(|(_, known)| known)
 }
@@ -158,13 +175,18 @@ pub(super) fn foreign(key: &str) -> Option<String> {
     if is_cut && !key.contains('/') {
         return Some(format!("has no effect: annotations begin with {PREFIX}"));
     }
-    let (prefix, name) = key.split_once('/')?;
+    let Some((prefix, name)) = key.split_once('/') else {
+        // A name of one word may be anybody's.
+        let is_bare = key.contains('-') && table::find(key).is_some();
+        return is_bare.then(|| format!("has no effect: annotations begin with {PREFIX}"));
+    };
     if prefix.len() > LONGEST || prefix == ours {
         return None;
     }
     let is_known = table::find(name).is_some();
     let is_other = matches!(prefix, "nginx.org" | "nginx.com");
-    let is_old = ["ingress.kubernetes.io", "nginx.kubernetes.io"].contains(&prefix) && is_known;
+    let is_alike = OF_KUBERNETES.contains(&prefix) || ALIKE.iter().any(|end| prefix.ends_with(end));
+    let is_old = is_alike && is_known;
     let is_near = distance(&prefix.to_ascii_lowercase(), ours) <= 3;
     let reason = if is_other {
         format!(
@@ -273,6 +295,12 @@ mod tests {
             "nginx.ingress.kubernets.io/rewrite-target",
             "ingress.kubernetes.io/rewrite-target",
             "nginx.org/client-max-body-size",
+            "nginx.ingress.k8s.io/rewrite-target",
+            "nginx.ingress.io/rewrite-target",
+            "ingress-nginx.kubernetes.io/whitelist-source-range",
+            "ingress.nginx.kubernetes.io/ssl-redirect",
+            "kubernetes.io/rewrite-target",
+            "rewrite-target",
             "kubernetes.io.ingress.class",
             "spec.ingressClassName",
         ] {
@@ -286,6 +314,11 @@ mod tests {
             "traefik.ingress.kubernetes.io/router.tls",
             "haproxy.org/ssl-redirect",
             "no-slash",
+            "affinity",
+            "canary",
+            "kubernetes.io/ingress.allow-http",
+            "ingress-nginx.kubernetes.io/other",
+            "traefik.ingress.kubernetes.io/rewrite-target",
         ] {
             assert_eq!(foreign(key), None, "{key}");
         }

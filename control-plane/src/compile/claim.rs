@@ -9,6 +9,7 @@ mod literal;
 mod passthrough;
 mod refused;
 pub mod tls;
+mod tls_hosts;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
@@ -210,9 +211,14 @@ impl Claim {
         }
         // Most have one of each, and a vector that grew has capacity for four.
         hosts.values_mut().for_each(Vec::shrink_to_fit);
+        let hosts: Few<_, _> = hosts.into_iter().collect();
+        // A canary has no certificates.
+        if !parsed.serving.is_canary {
+            faults.extend(tls_hosts::faults(&spec.tls, &hosts, &parsed.serving.host));
+        }
         Self {
             age: Age::of(ObjectKind::Ingress, &ingress.metadata),
-            hosts: hosts.into_iter().collect(),
+            hosts,
             default_backend,
             errors: errors_backend(&parsed),
             has_rules: !spec.rules.is_empty(),

@@ -3,6 +3,9 @@
 //! **Invariant:** one row for one key, in ascending order. A supported key is parsed by one row only: that of the
 //! annotation of which it is the default, or one of its own in the same file.
 
+use std::borrow::Cow;
+
+use crate::annotations::nearest;
 use crate::annotations::row::Row;
 use crate::annotations::{
     access, auth, balancing, buffering, client_tls, clients, compression, errors, forwarding, limits, log,
@@ -49,11 +52,15 @@ pub(crate) const STRICT_PATHS: &str = "strict-validate-path-type";
 /// `proxy-ssl-location-only`.
 pub(crate) const LOCATION_ONLY: &str = "proxy-ssl-location-only";
 
-/// What to write instead of keys that never existed: names of nginx' directives, mostly.
-pub(super) fn hint(key: &str) -> Option<&'static str> {
-    let key = key.to_ascii_lowercase().replace('_', "-");
-    let (_, hint) = HINTS.iter().find(|(name, _)| *name == key)?;
-    Some(hint)
+/// What to write instead of keys that never existed: names of nginx' directives, and misspelt keys.
+pub(super) fn hint(key: &str) -> Option<Cow<'static, str>> {
+    let plain = key.to_ascii_lowercase().replace('_', "-");
+    if let Some((_, hint)) = HINTS.iter().find(|(name, _)| *name == plain) {
+        return Some((*hint).into());
+    }
+    // Nobody is led to what has no effect.
+    let alive = || ROWS.iter().filter(|(_, status)| !matches!(status, Dead | Nginx)).map(|(key, _)| *key);
+    nearest(key, alive).map(|meant| format!("did you mean {meant}?").into())
 }
 
 const HINTS: [(&str, &str); 5] = [

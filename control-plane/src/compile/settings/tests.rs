@@ -42,6 +42,10 @@ fn what_people_write_instead_of_a_key_is_told() {
         ("Set-Real-IP-From", "proxy-real-ip-cidr"),
         ("access-log-off", "disable-access-log"),
         ("limit-req-zone-variable", "addresses"),
+        ("proxy-body-szie", "did you mean proxy-body-size?"),
+        ("whitelist-source-ranges", "did you mean whitelist-source-range?"),
+        ("Use-Forwarded-Header", "did you mean use-forwarded-headers?"),
+        ("block-cidr", "did you mean block-cidrs?"),
     ] {
         let (_, faults) = compiled(&[(key, "x")]);
         let reason = &faults[0].reason;
