@@ -307,6 +307,7 @@ const SHARED: &[&str] = &[
     "drain",
     "duration",
     "few",
+    "htpasswd",
     "pattern",
     "secret",
     "socket",

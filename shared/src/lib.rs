@@ -19,6 +19,7 @@ pub mod drain;
 pub mod duration;
 pub mod entry;
 pub mod few;
+pub mod htpasswd;
 pub mod identity;
 pub mod kind;
 pub mod lock;

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use shared::htpasswd;
 use shared::resource::{Material, User};
 
 use super::{size, trust};
@@ -32,6 +33,44 @@ pub fn compile(secret: &Secret, what: Use) -> Result<Material, Fault> {
         Use::BackendTls => trust::identity(secret).map(Material::BackendIdentity),
         _ => users(secret, what).map(Material::Users),
     }
+}
+
+/// Why nobody can log in with a Secret of users that can be used, if so: no entry has a hash that a password can match.
+pub fn shuts_out_all(secret: &Secret, what: Use) -> Option<String> {
+    let Ok(users) = users(secret, what) else { return None };
+    let (is_digest, is_map) = match what {
+        Use::UsersFile => (false, false),
+        Use::UsersMap => (false, true),
+        Use::DigestsFile => (true, false),
+        Use::DigestsMap => (true, true),
+        _ => return None,
+    };
+    let fits = |user: &User| match is_digest {
+        true => htpasswd::is_digest(&user.hash),
+        false => htpasswd::Kind::of(&user.hash).is_some(),
+    };
+    if users.iter().any(fits) {
+        return None;
+    }
+    let (count, what, expected) = match (is_map, is_digest) {
+        (false, false) => (lines(secret), "line", "NAME:HASH, as htpasswd writes it"),
+        (false, true) => (lines(secret), "line", "NAME:REALM:DIGEST, as htdigest writes it"),
+        (true, false) => (secret.data.len(), "key", "a hash, as htpasswd writes it behind the name"),
+        (true, true) => (secret.data.len(), "key", "REALM:DIGEST, as htdigest writes it behind the name"),
+    };
+    let place = if is_map { "" } else { " under its key auth" };
+    Some(match count {
+        0 => format!("has no {what}{place}"),
+        1 => format!("has one {what}{place}, which is not {expected}"),
+        count => format!("has {count} {what}s{place}, none of which is {expected}"),
+    })
+}
+
+/// Number of the lines that are neither empty nor comments.
+fn lines(secret: &Secret) -> usize {
+    let file = secret.data.get(FILE).and_then(|text| decoded(FILE, text).ok()).unwrap_or_default();
+    let is_blank = |line: &&[u8]| line.trim_ascii().is_empty() || line.starts_with(b"#");
+    file.split(|byte| *byte == b'\n').filter(|line| !is_blank(line)).count()
 }
 
 fn users(secret: &Secret, what: Use) -> Result<Vec<User>, Fault> {
@@ -152,6 +191,35 @@ mod tests {
         let mut broken = secret(&[]);
         broken.data.insert("ann".into(), "%%%".into());
         assert_eq!(compile(&broken, Use::UsersMap).unwrap_err().field, "data[ann]");
+    }
+
+    #[test]
+    fn who_has_no_password_that_can_match_is_told() {
+        let file = |lines: &str| shuts_out_all(&secret(&[("auth", lines)]), Use::UsersFile);
+        for (lines, said) in [
+            ("", "has no line under its key auth"),
+            ("# a comment\n\n", "has no line under its key auth"),
+            (
+                "admin hunter2\n",
+                "has one line under its key auth, which is not NAME:HASH, as htpasswd writes it",
+            ),
+            (
+                "admin:hunter2\nann:$9$x\n#",
+                "has 2 lines under its key auth, none of which is NAME:HASH, as htpasswd writes it",
+            ),
+        ] {
+            assert_eq!(file(lines).as_deref(), Some(said));
+        }
+        for lines in ["ann:$apr1$x$y", "admin:hunter2\nann:{SHA}x", "ann:{PLAIN}x", "ann:ab01FAX.bQRSU"] {
+            assert_eq!(file(lines), None, "{lines}");
+        }
+        let map = |hash: &str, what| shuts_out_all(&secret(&[("ann", hash)]), what);
+        assert!(map("hunter2", Use::UsersMap).unwrap().starts_with("has one key, which is not a hash"));
+        assert_eq!(map("$apr1$x$y", Use::UsersMap), None);
+        assert!(map("area:hunter2", Use::DigestsMap).unwrap().contains("htdigest"));
+        assert_eq!(map(&format!("area:{}", "0f".repeat(16)), Use::DigestsMap), None);
+        assert!(shuts_out_all(&secret(&[("auth", "ann:$apr1$x$y")]), Use::DigestsFile).is_some());
+        assert_eq!(shuts_out_all(&secret(&[("ca.crt", "x")]), Use::ClientAuthorities), None);
     }
 
     #[test]

@@ -10,7 +10,8 @@ use super::refs::{Site, User};
 use super::slot::{Present, Slot};
 use super::version::Version;
 use crate::compile::claim::{Claim, ClaimedPath};
-use crate::compile::referred::AllReferred;
+use crate::compile::material;
+use crate::compile::referred::{AllReferred, Referred};
 use crate::objects::{Object, ObjectKind, ObjectRef};
 use crate::problem::{ANNOTATIONS, Fault, OF_LAST_GOOD, Problem, Severity, Subject, bounded};
 use crate::reference::Use;
@@ -270,6 +271,7 @@ impl Index {
             }
         }
         faults.extend(self.stale_references(claim));
+        self.judge_users(claim, &mut faults);
         for (key, field) in claim.references() {
             let Some(state) = self.backends.get(key) else {
                 continue;
@@ -297,6 +299,21 @@ impl Index {
         let answers = redirects || location.shortcuts.is_some() || host.shortcuts.is_some();
         let mut made = claim.hosts().filter_map(|host| self.hosts.get(host)?.made_of(object));
         answers && made.any(|made| made.is_routed)
+    }
+
+    /// The fault of a Secret with whose users nobody can log in.
+    fn judge_users(&self, claim: &Claim, faults: &mut Vec<Fault>) {
+        for (reference, field) in claim.parsed.refs.iter().filter(|(it, _)| it.what.is_of_users()) {
+            let used = claim.referred.get(&reference.what);
+            let is_used = matches!(used, Some(Referred::Material(key)) if Some(key) == reference.what.material(&reference.name).as_ref());
+            let slot = self.objects.get(&reference.object()).filter(|_| is_used);
+            if let Some(Object::Secret(secret)) = slot.and_then(Slot::newest)
+                && let Some(why) = material::shuts_out_all(secret, reference.what)
+            {
+                let reason = format!("{} {why}: nobody can log in", reference.object());
+                faults.push(Fault::new(Severity::Warning, field.as_str(), reason));
+            }
+        }
     }
 
     fn judge_certificates<'a>(

@@ -3,17 +3,10 @@
 //! Only the first eight bytes of a password are used, seven bits of each. Implemented bit by bit, as FIPS 46-3
 //! describes it: occasional logins do not need tables.
 
-use super::DIGITS;
+use shared::htpasswd::{DES_LENGTH as LENGTH, DIGITS};
 
-/// Length of a hash, in bytes.
-pub(super) const LENGTH: usize = 13;
 /// Number of encryptions of a block of zeros.
 const ITERATIONS: usize = 25;
-
-/// Whether a byte is allowed in such a hash.
-pub(super) fn is_digit(byte: u8) -> bool {
-    DIGITS.contains(&byte)
-}
 
 /// The hash of `password` with the salt at the beginning of `like`, which has at least two bytes.
 pub(super) fn hash(password: &[u8], like: &[u8]) -> [u8; LENGTH] {

@@ -2,7 +2,7 @@
 
 use md5::{Digest as _, Md5};
 
-use super::DIGITS;
+use shared::htpasswd::DIGITS;
 
 /// Maximum length of the salt in bytes; more is ignored.
 const SALT: usize = 8;

@@ -167,14 +167,14 @@ fn annotations_whose_objects_cannot_be_read_again_are_told_of() {
     let mut world = on_demand();
     let web = || guarded("users").annotation("custom-headers", "default/map");
     let map = || reference(ObjectKind::ConfigMap, "map");
-    world.events([applied(web()), applied(htpasswd("users", "ann:x"))]);
+    world.events([applied(web()), applied(htpasswd("users", "ann:{SHA}x"))]);
     world.events([Event::Deleted(map())]);
     let before = world.problems_of("web");
     world.events([unreadable("users", "403")]);
     let field = "warning metadata.annotations[nginx.ingress.kubernetes.io/auth-secret]".to_owned();
     assert!(!before.contains(&field) && world.problems_of("web").contains(&field));
     assert_eq!(users(&world, "default/users/auth-file"), Some(vec!["ann".into()]), "nobody is shut out");
-    world.apply(htpasswd("users", "bob:y"));
+    world.apply(htpasswd("users", "bob:{SHA}y"));
     assert_eq!(world.problems_of("web"), before);
 
     world.events([Event::Unreadable { object: map(), reason: "503".into() }]);
@@ -276,6 +276,32 @@ fn a_secret_of_users_is_judged_as_one() {
     assert!(matches!(referred(&world), Some(Referred::Faulty(_))));
     let commit = world.delete(ObjectKind::Ingress, "web");
     assert!(commit.wants_changed && world.index.wants().is_empty());
+}
+
+/// Nothing else shows it: everybody gets 401.
+#[test]
+fn users_of_whom_nobody_can_log_in_are_told_without_their_passwords() {
+    let mut world = World::default();
+    for (lines, said) in [
+        ("admin:hunter2\nroot hunter3", Some("has 2 lines under its key auth, none of which is NAME:HASH")),
+        ("", Some("has no line under its key auth: nobody can log in")),
+        ("admin:$apr1$x$y", None),
+        ("admin:hunter2\nann:{SHA}x", None),
+    ] {
+        world.events([applied(guarded("users")), applied(htpasswd("users", lines))]);
+        let reasons = world.reasons("web");
+        let told: Vec<_> = reasons.iter().filter(|it| it.contains("nobody can log in")).collect();
+        assert_eq!(told.len(), usize::from(said.is_some()), "{lines:?}: {told:?}");
+        let is_said =
+            |it: &&String| it.starts_with("Secret default/users ") && it.contains(said.unwrap_or_default());
+        assert!(told.iter().all(is_said), "{told:?}");
+        assert!(reasons.iter().all(|it| !it.contains("hunter") && !it.contains("admin")), "{reasons:?}");
+    }
+    world.apply(htpasswd("users", ""));
+    assert_eq!(
+        world.problems_of("web"),
+        ["warning metadata.annotations[nginx.ingress.kubernetes.io/auth-secret]"]
+    );
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn what_is_late_or_cannot_be_read_is_denied() {
         assert!(is_denied_unread(&world));
         world.apply(guarded("others"));
         assert!(is_denied_unread(&world));
-        world.apply(htpasswd("others", "ann:x"));
+        world.apply(htpasswd("others", "ann:{SHA}x"));
         assert_eq!((served(&world), world.problems_of("web")), (to("others"), vec![]));
     }
 }

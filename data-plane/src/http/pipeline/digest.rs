@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use md5::{Digest as _, Md5};
+use shared::htpasswd::is_digest;
 use subtle::ConstantTimeEq as _;
 
 use crate::codec::head::{Known, RequestHead};
@@ -151,10 +152,6 @@ fn parameter(list: &str) -> Option<Option<(&str, String, &str)>> {
     };
     let rest = rest.trim_start();
     (rest.is_empty() || rest.starts_with(',')).then_some(Some((name.trim_end(), value, rest)))
-}
-
-fn is_digest(hash: &str) -> bool {
-    hash.len() == 32 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn hex(hasher: Md5) -> String {
