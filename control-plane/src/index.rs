@@ -12,6 +12,7 @@
 //! and a graph that was changed a thousand times equals one built afresh. No clock, no randomness, no task, no file.
 
 mod backends;
+mod called;
 mod cause;
 mod classes;
 mod commit;
@@ -50,6 +51,7 @@ use shared::name::{HostName, ObjectName};
 use shared::policy::RequestMetrics;
 
 use self::backends::{BackendState, ServiceState};
+use self::called::Callers;
 use self::classes::Classes;
 pub use self::commit::Commit;
 use self::dirty::{Dirty, Touched};
@@ -196,6 +198,7 @@ pub struct Index {
     standing: Standing,
     /// Boxed, as the backends: up to half of a hash table is unused.
     hosts: HashMap<HostName, Box<HostState>>,
+    callers: Callers,
     backends: HashMap<BackendKey, Box<BackendState>>,
     services: HashMap<ObjectName, ServiceState>,
     slices: Slices,
@@ -246,6 +249,7 @@ impl Index {
             ingresses: Ingresses::default(),
             standing: Standing::default(),
             hosts: HashMap::new(),
+            callers: Callers::default(),
             backends: HashMap::new(),
             services: HashMap::new(),
             slices: Slices::default(),

@@ -16,6 +16,7 @@ use shared::few::Few;
 use shared::name::ObjectName;
 use zeroize::Zeroize;
 
+pub mod called;
 pub mod json;
 mod kinds;
 pub mod usual;

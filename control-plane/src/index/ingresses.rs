@@ -133,6 +133,7 @@ impl Index {
         self.mark_ingress(object);
         self.replace_member(before.as_ref(), after.as_ref());
         self.replace_referrer(before.as_ref(), after.as_ref());
+        self.replace_called(before.as_ref(), after.as_ref());
     }
 
     /// Looks again whether the classes of an Ingress are still to be kept, if they were deleted.

@@ -272,6 +272,7 @@ impl Index {
         }
         faults.extend(self.stale_references(claim));
         self.judge_users(claim, &mut faults);
+        faults.extend(self.called_fault(claim));
         for (key, field) in claim.references() {
             let Some(state) = self.backends.get(key) else {
                 continue;

@@ -67,6 +67,7 @@ impl Index {
             ObjectKind::Namespace => self.refresh_namespace(name),
             ObjectKind::Service => {
                 self.refresh_service(name);
+                self.tell_callers(name);
                 self.tell_pin(&object);
             }
             ObjectKind::Secret => {

@@ -2,6 +2,7 @@
 
 mod affinity;
 mod allowed;
+mod called;
 mod canaries;
 mod causes;
 mod classes;

@@ -2,13 +2,12 @@
 
 use std::net::SocketAddr;
 
+use control_plane::objects::called::{Called, DOMAIN};
 use control_plane::objects::{EndpointSlice, Ingress, Service};
 use shared::name::ObjectName;
 
 /// Annotation of an Ingress with a URL to call.
 const AUTH_URL: &str = "nginx.ingress.kubernetes.io/auth-url";
-/// The suffix of Services' names.
-const DOMAIN: &str = ".svc.cluster.local";
 
 /// A Service that is called by name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -20,22 +19,8 @@ pub(super) struct Asked {
 impl Asked {
     /// The Service that an Ingress calls; `None`: none, or a host that DNS knows, or one that depends on the request.
     pub(super) fn of(ingress: &Ingress) -> Option<Self> {
-        let url = ingress.metadata.annotations.get(AUTH_URL)?.trim();
-        let (scheme, rest) = url.split_once("://")?;
-        let usual = match () {
-            () if scheme.eq_ignore_ascii_case("http") => 80,
-            () if scheme.eq_ignore_ascii_case("https") => 443,
-            () => return None,
-        };
-        let authority = rest.split(['/', '?', '#']).next()?;
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) => (host, port.parse().ok()?),
-            None => (authority, usual),
-        };
-        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-        let (name, namespace) = host.strip_suffix(DOMAIN)?.split_once('.')?;
-        let is_one = !name.is_empty() && !namespace.is_empty() && !namespace.contains('.');
-        is_one.then(|| Self { service: ObjectName::new(namespace, name), port })
+        let Called { service, port } = Called::of(ingress.metadata.annotations.get(AUTH_URL)?)?;
+        Some(Self { service, port })
     }
 
     /// The name that is resolved.

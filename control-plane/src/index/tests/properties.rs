@@ -29,6 +29,7 @@ pub(super) fn an_ingress(may_be_bad: bool) -> impl Strategy<Value = Object> {
                 ("canary-weight", "x"),
                 ("ssl-redirect", "false"),
                 ("auth-url", "https://auth.test"),
+                ("auth-url", "http://s0.default.svc.cluster.local:81/x"),
                 ("auth-tls-secret", "default/ca"),
                 ("ssl-passthrough", "true"),
                 ("server-alias", "c.test,b.test"),
@@ -366,6 +367,9 @@ proptest! {
 
 impl super::super::Index {
     fn is_void(&self) -> bool {
+        if !self.callers.is_empty() {
+            return false;
+        }
         ObjectKind::ALL.iter().all(|kind| {
             let names = ["i0", "i1", "i2", "i3", "s0", "s1", "s2", "e0", "e1", "e2", "c0", "c1"];
             names.iter().all(|name| self.objects.get(&reference(*kind, name)).is_none())
