@@ -190,6 +190,21 @@ impl Port {
 }
 
 impl Port {
+    /// The problem of an Ingress that names its Service for error pages in an annotation.
+    pub fn fault_of_pages(&self, key: &BackendKey, field: &str) -> Option<Fault> {
+        let service = &key.service;
+        let why = match self {
+            Self::Found(..) | Self::Named(_) => return None,
+            Self::NoService => format!("Service {service} does not exist"),
+            Self::Unreadable(why) => format!("Service {service} cannot be read ({why})"),
+            Self::Missing => format!("Service {service} has no TCP port"),
+            Self::Refused(why) => format!("Service {service} is an external name that is not used: {why}"),
+        };
+        let reason =
+            format!("{why}: the default backend of all Ingresses answers in its place, as in ingress-nginx");
+        Some(Fault::new(Severity::Warning, field, reason))
+    }
+
     /// Why a TCP or UDP service cannot be served.
     pub fn stream_problem(&self, key: &BackendKey) -> Option<String> {
         let service = &key.service;

@@ -277,6 +277,10 @@ impl Index {
             let Some(state) = self.backends.get(key) else {
                 continue;
             };
+            if claim.errors.as_ref() == Some(key) && field.starts_with(ANNOTATIONS) {
+                faults.extend(state.port.fault_of_pages(key, &field));
+                continue;
+            }
             // An API server gives each Service an address, or says that it has none; manifests say neither.
             let is_said =
                 || self.objects.service(&key.service).is_some_and(|it| !it.spec.cluster_ip.is_empty());

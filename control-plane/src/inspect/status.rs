@@ -103,6 +103,8 @@ impl Inspect {
         answer.fleet.extend(self.start.source.failing().iter().map(|it| convert::failing(it, true)));
         answer.pin = convert::pin(&head);
         let is_rejected = placed.as_ref().is_some_and(|placed| is_rejected(placed, problems));
+        answer.serves_earlier =
+            is_rejected && placed.as_ref().is_some_and(|placed| placed.compiled.is_served);
         let is_held_back = extent.is_held_back();
         let is_stale = placed.as_ref().is_some_and(|placed| placed.compiled.is_stale);
         if is_rejected || is_held_back || is_stale {

@@ -39,6 +39,7 @@ pub(super) struct View {
     problems: Vec<problems::Problem>,
     /// Problems that concern every host.
     fleet: Vec<problems::Problem>,
+    serves_earlier: bool,
     pin: Option<pin::Pin>,
     /// The requested version, if the control plane has not seen it yet: the state is "unseen" then.
     awaited: Option<String>,
@@ -105,6 +106,7 @@ impl View {
             replicas: replicas::views(status.replicas),
             problems: problems::views(status.problems),
             fleet: problems::views(status.fleet),
+            serves_earlier: status.serves_earlier,
             pin: status.pin.map(pin::view),
         }
     }
@@ -135,7 +137,8 @@ impl View {
         }
         match state.as_str() {
             "programmed" | "deleted" => {}
-            "rejected" => line.push_str(": REJECTED; the last good version is served, if there is one"),
+            "rejected" if self.serves_earlier => line.push_str(": REJECTED; its last good version is served"),
+            "rejected" => line.push_str(": REJECTED; nothing of it is served, as no version of it was good"),
             "held-back" => line.push_str(": held back by a pin"),
             // In a cluster, one that nothing refers to is not read: it may have been deleted, too.
             NOT_SERVED if object.starts_with("Secret ") => {
@@ -329,8 +332,12 @@ mod tests {
             (
                 of("rejected"),
                 format!(
-                    "programmed on 0 of 48 proxies {version}: REJECTED; the last good version is served, if there is one"
+                    "programmed on 0 of 48 proxies {version}: REJECTED; nothing of it is served, as no version of it was good"
                 ),
+            ),
+            (
+                inspect::StatusResponse { serves_earlier: true, ..of("rejected") },
+                format!("programmed on 0 of 48 proxies {version}: REJECTED; its last good version is served"),
             ),
             (of("held-back"), format!("programmed on 0 of 48 proxies {version}: held back by a pin")),
             (of("behind"), format!("programmed on 0 of 48 proxies {version}: behind")),

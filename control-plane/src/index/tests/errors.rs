@@ -22,7 +22,10 @@ fn the_service_for_errors_is_followed_like_any_other() {
     world.apply(web());
     assert_eq!(errors(&world), Some(without_service()), "it does not exist");
     let told = world.problems(ObjectKind::Ingress, "web");
-    assert!(told.iter().any(|it| it.contains("default-backend")), "{told:?}");
+    let field = "warning metadata.annotations[nginx.ingress.kubernetes.io/default-backend]";
+    assert!(told.iter().any(|it| it == field), "{told:?}");
+    let what = "Service default/errors does not exist: the default backend of all Ingresses answers in its place, as in ingress-nginx";
+    assert!(world.reasons("web").iter().any(|it| it == what), "{:?}", world.reasons("web"));
     let ports = json!([{"name": "udp", "port": 53, "protocol": "UDP"}, {"name": "web", "port": 8080}]);
     world.apply(service_with("errors", ports));
     assert_eq!(errors(&world).and_then(|it| it.port).map(|port| port.name), Some("web".into()));
