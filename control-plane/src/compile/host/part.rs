@@ -142,8 +142,13 @@ impl Claims {
                 part.used.insert(wanted.backend.clone());
             } else if let Some(winner) = location.owner.and_then(|owner| self.mains.get(&owner)) {
                 let is_named = self.named(&wanted.path, wanted.kind).any(|age| *age == claim.age);
-                let winner = Some(&**winner).filter(|winner| is_named || winner.age == claim.age);
-                part.faults.push(self.overridden(Spot::Path(i), &wanted.path, winner));
+                part.faults.push(match winner.age == claim.age {
+                    true => self.repeated(i, claim, location.index),
+                    false => {
+                        let winner = Some(&**winner).filter(|_| is_named);
+                        self.overridden(Spot::Path(i), &wanted.path, winner)
+                    }
+                });
             }
         }
         won
@@ -166,6 +171,21 @@ impl Claims {
         let path = if self.is_catch_all() { "/" } else { "" };
         let winner = self.named_at_root().any(|age| *age == claim.age).then_some(&**first);
         (first.age != claim.age).then(|| self.overridden(Spot::DefaultBackend, path, winner))
+    }
+
+    /// The fault of a path that its own Ingress declares before.
+    fn repeated(&self, i: usize, claim: &Claim, first: Option<usize>) -> PartFault {
+        let paths = claim.paths(&self.host);
+        let path = paths.get(i).map_or("", |path| &*path.path);
+        let host = &self.host;
+        let reason = match first {
+            Some(_) => {
+                format!("{path} of host {host} is declared twice by this Ingress: the first one counts")
+            }
+            // As the implicit one of the catch-all.
+            None => format!("{path} of host {host} belongs to spec.defaultBackend of this Ingress"),
+        };
+        PartFault { spot: Spot::Path(i), severity: Severity::Overridden, reason }
     }
 
     /// The fault of a path that belongs to another Ingress; without its name for those who are not told it.

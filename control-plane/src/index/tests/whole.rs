@@ -78,6 +78,9 @@ fn locations<'a>(host: &HostName, mains: &[&'a Claim], outcome: &mut Outcome) ->
             match all.iter_mut().find(|it| it.path == wanted.path && it.kind == wanted.kind) {
                 None => all.push(mine),
                 Some(there) if there.is_implicit => *there = mine,
+                Some(there) if there.owner.is_some_and(|it| it.age == claim.age) && there.place.is_some() => {
+                    outcome.tell(claim, &wanted.field(), "declared twice");
+                }
                 Some(_) => outcome.tell(claim, &wanted.field(), "belongs to"),
             }
         }
@@ -198,7 +201,7 @@ impl Followed {
             }
             outcome.attachments.extend(part.attachments.iter().cloned());
             for fault in part.faults.iter().map(|fault| fault.place(claim, host)) {
-                let what = ["belongs to", "answer 503", "answered 403"]
+                let what = ["belongs to", "declared twice", "answer 503", "answered 403"]
                     .into_iter()
                     .find(|it| fault.reason.contains(it));
                 outcome.tell(claim, &fault.field, what.unwrap_or_default());
