@@ -15,7 +15,9 @@ mod denial;
 mod dependents;
 mod extras;
 mod locations;
+mod lost_access;
 mod part;
+mod precedence;
 mod snippets;
 
 use std::collections::BTreeSet;
@@ -122,6 +124,11 @@ impl Claims {
     /// The claims on a path other than canaries', its owner first.
     pub fn claimants(&self, path: &Arc<str>, kind: PathType) -> impl Iterator<Item = &Arc<Claim>> {
         self.locations.claimants(path, kind).filter_map(|(age, ..)| self.mains.get(age))
+    }
+
+    /// The first Ingress of the host.
+    pub fn first(&self) -> Option<&Arc<Claim>> {
+        self.mains.values().next()
     }
 
     fn is_catch_all(&self) -> bool {
@@ -258,8 +265,7 @@ impl Claims {
 
     /// Whether the first Ingress asks for TLS passthrough; what others say has no effect (ingress-nginx).
     fn passes_tls(&self) -> bool {
-        let first = self.mains.values().next();
-        first.is_some_and(|claim| claim.parsed.serving.host.passthrough == Some(true))
+        self.first().is_some_and(|claim| claim.parsed.serving.host.passthrough == Some(true))
     }
 
     fn decider(&self, deciders: &FewOf<Age>) -> Option<&Arc<Claim>> {

@@ -17,6 +17,7 @@ mod names;
 mod namespaces;
 mod original;
 mod overlooked;
+mod overridden;
 mod pins;
 mod prefix;
 mod price;

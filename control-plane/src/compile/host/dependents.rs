@@ -10,6 +10,7 @@ use std::sync::Arc;
 use shared::resource::{Denial, PathType};
 
 use super::locations::{Location, Move};
+use super::precedence::{Decided, Setting};
 use super::{Claims, Contested, Touched};
 use crate::annotations::OfHosts;
 use crate::compile::claim::{Age, BackendKey};
@@ -27,6 +28,8 @@ pub(super) struct Dependents {
     led: BTreeSet<(Arc<str>, PathType)>,
     /// Backends with another first location: canaries depend on it.
     backends: BTreeSet<BackendKey>,
+    /// Settings of which another Ingress decides, or the same one otherwise: those that say something of them are told.
+    settings: BTreeSet<Setting>,
     /// What applies to all paths of the host.
     is_of_all: bool,
 }
@@ -46,13 +49,13 @@ impl Seen {
 }
 
 /// The oldest claims and shared settings that other claims depend on.
-#[derive(PartialEq)]
 pub(super) struct Firsts {
     root: Option<Age>,
     /// Those with a `spec.defaultBackend` for the host's "/" who are told its owner.
     named: BTreeSet<Age>,
     /// The canaries that are attached to every backend.
     everywhere: BTreeSet<Age>,
+    decided: Decided,
     of_all: OfAll,
 }
 
@@ -70,13 +73,16 @@ struct OfAll {
 impl Claims {
     /// The Ingresses that the changes since the last call affect.
     pub fn dependents(&mut self) -> Touched {
-        let Dependents { mut ages, led, backends, is_of_all } =
+        let Dependents { mut ages, led, backends, settings, is_of_all } =
             self.dependents.take().map(|it| *it).unwrap_or_default();
         for (path, kind) in &led {
             ages.extend(self.extras.wishes.for_path(path, *kind).cloned());
         }
         for backend in &backends {
             ages.extend(self.extras.wishes.for_backend(backend).cloned());
+        }
+        for setting in settings {
+            ages.extend(self.saying(setting).iter().cloned());
         }
         if is_of_all {
             ages.extend(self.mains.keys().cloned());
@@ -132,6 +138,7 @@ impl Claims {
             root: self.first_at_root().map(|claim| claim.age.clone()),
             named: self.named_at_root().cloned().collect(),
             everywhere: self.extras.wishes.everywhere().cloned().collect(),
+            decided: self.decided(),
             of_all: OfAll {
                 guard,
                 of_hosts: self.of_hosts().map(Cow::into_owned),
@@ -144,7 +151,9 @@ impl Claims {
     /// Notes what became of who comes first.
     pub(super) fn note_firsts(&mut self, before: &Firsts) {
         let now = self.firsts();
-        let Dependents { ages, is_of_all, .. } = &mut **self.dependents.get_or_insert_default();
+        let redecided: Vec<_> = self.redecided(&before.decided, &now.decided).collect();
+        let Dependents { ages, settings, is_of_all, .. } = &mut **self.dependents.get_or_insert_default();
+        settings.extend(redecided);
         tell(ages, now.root != before.root, &before.named, &now.named);
         tell(ages, false, &before.everywhere, &now.everywhere);
         *is_of_all |= now.of_all != before.of_all;

@@ -45,6 +45,8 @@ pub(super) struct Deciders {
     pub(super) backend_tls: FewOf<Age>,
     /// Client certificates, canaries included.
     pub(super) client_certificates: FewOf<Age>,
+    /// TLS passthrough, or that there is none.
+    pub(super) passthrough: FewOf<Age>,
     /// Ciphers.
     pub(super) ciphers: FewOf<Age>,
     /// The server's own order of ciphers.
@@ -143,6 +145,7 @@ impl Deciders {
             (&mut self.aliases, is_main && has_aliases),
             (&mut self.guards, is_main && serving.hosts_denied.is_some()),
             (&mut self.snippets, is_main && serving.of_hosts.is_some()),
+            (&mut self.passthrough, is_main && serving.host.passthrough.is_some()),
             (&mut self.ciphers, is_main && serving.host.ssl_ciphers.is_some()),
             (&mut self.order, is_main && serving.host.ssl_prefer_server_ciphers.is_some()),
             (&mut self.roots, is_main && asks_for_root),
@@ -155,17 +158,39 @@ impl Deciders {
 
     /// Removes a claim from all sets.
     fn remove(&mut self, age: &Age) {
-        let Self { aliases, guards, snippets, backend_tls, client_certificates, ciphers, order, roots } =
-            self;
-        for set in [aliases, guards, snippets, backend_tls, client_certificates, ciphers, order, roots] {
+        for set in self.all_mut() {
             set.remove(age);
         }
     }
 
-    fn all(&self) -> [&FewOf<Age>; 8] {
-        let Self { aliases, guards, snippets, backend_tls, client_certificates, ciphers, order, roots } =
-            self;
-        [aliases, guards, snippets, backend_tls, client_certificates, ciphers, order, roots]
+    fn all(&self) -> [&FewOf<Age>; 9] {
+        let Self {
+            aliases,
+            guards,
+            snippets,
+            backend_tls,
+            client_certificates,
+            passthrough,
+            ciphers,
+            order,
+            roots,
+        } = self;
+        [aliases, guards, snippets, backend_tls, client_certificates, passthrough, ciphers, order, roots]
+    }
+
+    fn all_mut(&mut self) -> [&mut FewOf<Age>; 9] {
+        let Self {
+            aliases,
+            guards,
+            snippets,
+            backend_tls,
+            client_certificates,
+            passthrough,
+            ciphers,
+            order,
+            roots,
+        } = self;
+        [aliases, guards, snippets, backend_tls, client_certificates, passthrough, ciphers, order, roots]
     }
 }
 

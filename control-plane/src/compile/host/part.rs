@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use shared::few::FewOf;
-use shared::name::HostName;
+use shared::name::{HostName, ObjectName};
 use shared::policy::{HeaderList, LocationPolicy};
 use shared::resource::{CATCH_ALL, Denial, Path, PathType, Route};
 use shared::rewrites::makes_patterns;
 
 use super::dependents::NAMED;
 use super::{Attachment, Claims};
+use crate::annotations;
 use crate::compile::claim::{Age, BackendKey, Claim};
 use crate::compile::referred::Referred;
 use crate::compile::snippets;
@@ -42,7 +43,7 @@ impl Part {
 }
 
 /// The spot of a fault on a host. Not a field path yet: the index of the host's rule may change without anything else.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Spot {
     /// `spec.defaultBackend`.
     DefaultBackend,
@@ -50,6 +51,10 @@ pub enum Spot {
     Path(usize),
     /// The rule of its first path on the host.
     Rule,
+    /// An annotation, by its name without the prefix.
+    Annotation(&'static str),
+    /// The entry of `spec.tls` that is the first to name a Secret.
+    Certificate(ObjectName),
 }
 
 /// A [`Fault`] without a field path yet.
@@ -67,9 +72,11 @@ impl PartFault {
     /// Turns it into a fault of the Ingress as it is now.
     pub fn place(&self, claim: &Claim, host: &HostName) -> Fault {
         let paths = claim.paths(host);
-        let field = match self.spot {
+        let field = match &self.spot {
             Spot::DefaultBackend => "spec.defaultBackend".to_owned(),
-            Spot::Path(i) => paths.get(i).map(|path| path.field()).unwrap_or_default(),
+            Spot::Path(i) => paths.get(*i).map(|path| path.field()).unwrap_or_default(),
+            Spot::Annotation(name) => annotations::field(name),
+            Spot::Certificate(secret) => claim.tls.field(secret),
             Spot::Rule => format!("spec.rules[{}]", paths.first().map_or(0, |path| path.place.0)),
         };
         Fault::new(self.severity, field, self.reason.as_str())
@@ -98,6 +105,8 @@ impl Claims {
         let has_declared = || won.len() > usize::from(self.owns_implicit_root(claim));
         let asks_for_www = asks_for_www && has_declared();
         part.touches_host = self.extras.note(claim, has_patterns, asks_for_www);
+        let lost = self.lost_restriction(claim, &won);
+        part.faults.extend(self.told_of_settings(claim, lost));
         if !won.is_empty() {
             part.used.extend(claim.errors.clone());
             let mut policy = snippets::put(policy.into_owned(), claim, self.of_hosts().as_deref());
@@ -108,7 +117,8 @@ impl Claims {
             let of_host = self.leave_to_host(claim, &mut policy);
             let of_name = self.fill_name(claim, &mut policy);
             part.faults.extend(of_name.as_ref().map(|denial| self.told_of_name(denial)));
-            let denied = of_host.or(of_name);
+            let of_lost = lost.and_then(|lost| self.denial_of(lost, claim));
+            let denied = of_host.or(of_name).or(of_lost);
             part.route = Some(route(claim, policy, won, denied));
         }
         part.faults.extend(self.told_of_denial(claim));

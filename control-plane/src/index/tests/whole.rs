@@ -157,7 +157,36 @@ fn compile(host: &HostName, members: &[&Claim]) -> Outcome {
     let said = lists.map(|list| &list.values).find(|list| !list.is_empty()).into_iter().flatten();
     let others: BTreeSet<_> = said.filter(|alias| **alias != *host.as_str()).cloned().collect();
     outcome.aliases = others.into_iter().collect();
+    lose(host, &mains, &mut outcome);
     outcome
+}
+
+/// What the others say of which the first one decides.
+fn lose(host: &HostName, mains: &[&Claim], outcome: &mut Outcome) {
+    let annotation = |name: &str| format!("metadata.annotations[nginx.ingress.kubernetes.io/{name}]");
+    let mut secrets = mains.iter().filter(|it| it.tls.is_configured() && host.as_str() != CATCH_ALL);
+    if let Some(first) = secrets.next() {
+        let used = first.tls.secrets_of(host);
+        for claim in secrets {
+            let lost = claim.tls.secrets_of(host).iter().find(|secret| !used.contains(secret));
+            lost.into_iter().for_each(|secret| outcome.tell(claim, &claim.tls.field(secret), "decides on"));
+        }
+    }
+    let list = |it: &Claim| it.parsed.serving.host.aliases.clone().unwrap_or_default().values;
+    let mut lists = mains.iter().filter(|it| !list(it).is_empty());
+    if let Some(first) = lists.next() {
+        let used = list(first);
+        for claim in lists {
+            if list(claim).iter().any(|alias| **alias != *host.as_str() && !used.contains(alias)) {
+                outcome.tell(claim, &annotation("server-alias"), "decides on");
+            }
+        }
+    }
+    let passes = |it: &Claim| it.parsed.serving.host.passthrough;
+    let first = mains.first().is_some_and(|first| passes(first) == Some(true));
+    for claim in mains.iter().skip(1).filter(|it| passes(it).is_some_and(|says| says != first)) {
+        outcome.tell(claim, &annotation("ssl-passthrough"), "decides on");
+    }
 }
 
 /// A host of which only what is reported as touched is compiled again.
@@ -201,7 +230,7 @@ impl Followed {
             }
             outcome.attachments.extend(part.attachments.iter().cloned());
             for fault in part.faults.iter().map(|fault| fault.place(claim, host)) {
-                let what = ["belongs to", "declared twice", "answer 503", "answered 403"]
+                let what = ["belongs to", "declared twice", "answer 503", "answered 403", "decides on"]
                     .into_iter()
                     .find(|it| fault.reason.contains(it));
                 outcome.tell(claim, &fault.field, what.unwrap_or_default());

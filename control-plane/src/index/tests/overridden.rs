@@ -1,0 +1,220 @@
+//! What an Ingress says and does not get, because another one decides: each loss is a problem of the one that loses, and
+//! nobody else's; what keeps clients out is never lost in silence.
+
+use serde_json::json;
+use shared::kind::Kind;
+use shared::resource::Resource;
+
+use super::fixture::*;
+use super::restrictions::authorities;
+use crate::index::Options;
+use crate::objects::ObjectKind;
+
+/// The problems of an Ingress with their severities: `overridden server-alias: REASON`.
+fn told(world: &World, name: &str) -> Vec<String> {
+    let lines = world.problems(ObjectKind::Ingress, name).into_iter().zip(world.reasons(name));
+    let of_others = lines.filter(|(line, _)| !line.ends_with(".service.name"));
+    let short =
+        |line: &str| line.replace("metadata.annotations[nginx.ingress.kubernetes.io/", "").replace(']', "");
+    of_others.map(|(line, reason)| format!("{}: {reason}", short(&line))).collect()
+}
+
+fn told_once(world: &World, name: &str) -> String {
+    let all = told(world, name);
+    assert_eq!(all.len(), 1, "{all:?}");
+    all[0].clone()
+}
+
+fn open() -> World {
+    let mut world = World::with(Options { passes_tls: true, ..options() });
+    world.apply(configmap(json!({
+        "allow-snippet-annotations": "true",
+        "annotations-risk-level": "Critical",
+        "http-snippet": "limit_req_zone $remote_addr zone=a:1m rate=5r/s;",
+    })));
+    world
+}
+
+fn at(name: &str, second: u32, path: &str) -> Ing {
+    ingress(name).at(second).rule("a.test", &[(path, name)])
+}
+
+fn is_denied(world: &World, name: &str) -> bool {
+    match world.get(Kind::Route, &format!("ingress/default/{name}/a.test")) {
+        Some(Resource::Route(route)) => route.denied.is_some(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn settings_of_a_host_that_another_ingress_decides_are_told() {
+    for (annotation, first, same, other) in [
+        ("server-alias", "b.test,c.test", "c.test", "d.test"),
+        (
+            "ssl-ciphers",
+            "ECDHE-RSA-AES128-GCM-SHA256",
+            "ECDHE-RSA-AES128-GCM-SHA256",
+            "ECDHE-RSA-AES256-GCM-SHA384",
+        ),
+        ("ssl-prefer-server-ciphers", "true", "true", "false"),
+        ("ssl-passthrough", "false", "false", "true"),
+        (
+            "server-snippet",
+            "more_set_headers 'X-A: b';",
+            "more_set_headers  'X-A: b' ;",
+            "more_set_headers 'X-A: c';",
+        ),
+    ] {
+        let mut world = open();
+        let late = |text| at("late", 2, "/b").annotation(annotation, text);
+        world.apply(late(other));
+        assert_eq!(told(&world, "late"), Vec::<String>::new(), "{annotation}");
+        world.apply(at("first", 1, "/long").annotation(annotation, first));
+        assert_eq!(told(&world, "first"), Vec::<String>::new(), "{annotation}");
+        let loss = told_once(&world, "late");
+        let begin = format!("overridden {annotation}: Ingress default/first ");
+        assert!(loss.starts_with(&begin) && loss.contains("host a.test"), "{loss}");
+        assert!(!is_denied(&world, "late"), "{annotation}");
+        world.apply(late(same));
+        assert_eq!(told(&world, "late"), Vec::<String>::new(), "equal: {annotation}");
+        world.apply(late(other));
+        world.delete(ObjectKind::Ingress, "first");
+        assert_eq!(told(&world, "late"), Vec::<String>::new(), "{annotation}");
+    }
+}
+
+/// Passthrough is decided by the first Ingress, which need not speak of it.
+#[test]
+fn who_says_nothing_decides_on_passthrough() {
+    let mut world = open();
+    world.apply(at("late", 2, "/b").annotation("ssl-passthrough", "true"));
+    assert_eq!(told(&world, "late"), Vec::<String>::new());
+    world.apply(at("first", 1, "/"));
+    assert!(told_once(&world, "late").contains("decides on TLS passthrough"));
+}
+
+#[test]
+fn certificates_that_are_not_used_are_told_with_their_place() {
+    let mut world = World::default();
+    for name in ["one", "two"] {
+        world.apply(secret(name, 0));
+    }
+    world.apply(at("first", 1, "/").tls(&["a.test"], "one"));
+    let late = |secret| at("late", 2, "/b").tls(&["b.test"], "one").tls(&["a.test"], secret);
+    world.apply(late("two"));
+    let all = told(&world, "late");
+    assert!(
+        all.iter().any(|it| it.starts_with("overridden spec.tls[1.secretName: Ingress default/first")),
+        "{all:?}"
+    );
+    for same in ["one", ""] {
+        world.apply(late(same));
+        assert!(told(&world, "late").iter().all(|it| !it.starts_with("overridden")), "{same}");
+    }
+}
+
+/// The scenario of docs/adr/006: in ingress-nginx `/admin` is open to everybody.
+#[test]
+fn restrictions_of_a_snippet_that_loses_deny_the_paths_of_its_ingress() {
+    let mut world = open();
+    let admin = |text: &str| at("b", 2, "/admin").annotation("server-snippet", text);
+    let first = |text: &str| at("zz", 1, "/z").annotation("server-snippet", text);
+    world.events([applied(at("web", 3, "/")), applied(admin("allow 10.0.0.0/8; deny all;"))]);
+    assert_eq!((is_denied(&world, "b"), told(&world, "b")), (false, vec![]));
+    world.apply(first("more_set_headers 'X-A: b';"));
+    assert_eq!(["b", "zz", "web"].map(|name| is_denied(&world, name)), [true, false, false]);
+    let loss = told_once(&world, "b");
+    assert!(loss.starts_with("unsupported server-snippet: Ingress default/zz comes first"), "{loss}");
+    assert!(loss.contains("host a.test") && loss.ends_with("answer 503"), "{loss}");
+
+    for (text, denied) in [
+        ("allow 10.0.0.0/8; deny all;", true),
+        ("deny 10.0.0.1;", true),
+        ("limit_req zone=a;", true),
+        ("if ($http_user_agent ~ bot) { return 403; }", true),
+        ("return 404;", true),
+        ("location /admin/private { deny all; }", true),
+        ("location ~ secret { return 403; }", true),
+        ("location /metrics { deny all; }", false),
+        ("allow all;", false),
+        ("satisfy any;", false),
+        ("location /admin/ping { return 200; }", false),
+        ("add_header X-A c;", false),
+    ] {
+        world.apply(admin(text));
+        assert_eq!(is_denied(&world, "b"), denied, "{text}");
+        assert!(told_once(&world, "b").contains("server-snippet: Ingress default/zz"), "{text}");
+    }
+    // What the first one says as well is not lost.
+    for text in ["allow 10.0.0.0/8; deny all;", "location /admin/private { deny all; }", "limit_req zone=a;"]
+    {
+        world.apply(admin(&format!("{text} add_header X-A c;")));
+        assert!(is_denied(&world, "b"), "{text}");
+        world.apply(first(text));
+        assert!(!is_denied(&world, "b"), "{text}");
+        assert!(told_once(&world, "b").starts_with("overridden server-snippet"), "{text}");
+        world.apply(first("add_header X-A b;"));
+        assert!(is_denied(&world, "b"), "{text}");
+    }
+    // A location with a list of its own has none of its host's, so nothing is lost.
+    world.apply(admin("deny all;").annotation("whitelist-source-range", "10.0.0.0/8"));
+    assert!(!is_denied(&world, "b"));
+    world.delete(ObjectKind::Ingress, "zz");
+    world.apply(admin("deny all;"));
+    assert_eq!((is_denied(&world, "b"), told(&world, "b")), (false, vec![]));
+}
+
+/// Whether the fleet allows snippets or not, as their restrictions act in any case.
+#[test]
+fn restrictions_deny_where_the_fleet_allows_no_snippets() {
+    let mut world = World::default();
+    world.apply(configmap(json!({"annotations-risk-level": "Critical"})));
+    world.apply(at("zz", 1, "/z").annotation("server-snippet", "location /x { return 403; }"));
+    world.apply(at("b", 2, "/admin").annotation("server-snippet", "deny all;"));
+    assert_eq!((is_denied(&world, "b"), is_denied(&world, "zz")), (true, false));
+}
+
+#[test]
+fn client_certificates_that_another_ingress_asks_less_strictly_deny() {
+    let mut world = World::default();
+    let asking = |name, second, path, secret: &str, mode| {
+        let it = at(name, second, path).annotation("auth-tls-secret", &format!("default/{secret}"));
+        it.annotation("auth-tls-verify-client", mode)
+    };
+    world.apply(authorities("one"));
+    world.apply(authorities("two"));
+    for (first, late, denied, differing) in [
+        (("one", "optional"), ("one", "on"), true, "auth-tls-verify-client"),
+        (("one", "on"), ("two", "on"), true, "auth-tls-secret"),
+        (("one", "off"), ("one", "optional"), true, "auth-tls-verify-client"),
+        (("one", "on"), ("one", "optional"), false, "auth-tls-verify-client"),
+        (("one", "on"), ("two", "off"), false, "auth-tls-secret and auth-tls-verify-client"),
+        (("one", "on"), ("one", "on"), false, ""),
+    ] {
+        world.apply(asking("first", 1, "/", first.0, first.1));
+        world.apply(asking("late", 2, "/b", late.0, late.1));
+        assert_eq!(is_denied(&world, "late"), denied, "{first:?} {late:?}");
+        assert!(!is_denied(&world, "first"));
+        let all = told(&world, "late");
+        assert_eq!(all.len(), usize::from(!differing.is_empty()), "{all:?}");
+        let severity = if denied { "unsupported" } else { "overridden" };
+        assert!(all.iter().all(|it| it.starts_with(&format!("{severity} auth-tls-secret: "))), "{all:?}");
+        assert!(all.iter().all(|it| it.contains(&format!("with another {differing}: "))), "{all:?}");
+    }
+    // Nobody gets in at all without authorities, which is said on its own.
+    world.apply(asking("late", 2, "/b", "none", "on"));
+    assert!(
+        !is_denied(&world, "late") && told(&world, "late").iter().all(|it| !it.starts_with("overridden"))
+    );
+}
+
+#[test]
+fn a_path_that_its_own_ingress_declares_before_is_told_as_that() {
+    let mut world = World::default();
+    world.apply(ingress("web").rule("a.test", &[("/x", "one"), ("/y", "one"), ("/x", "two")]));
+    assert_eq!(
+        told_once(&world, "web"),
+        "overridden spec.rules[0.http.paths[2: /x of host a.test is declared twice by this Ingress: the first one counts"
+    );
+}
+
