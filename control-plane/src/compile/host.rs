@@ -8,6 +8,7 @@
 //!
 //! **Invariant:** the result is a function of the claims: the order in which they arrived does not matter.
 
+mod app_roots;
 mod backend_tls;
 mod canaries;
 mod client_certificates;

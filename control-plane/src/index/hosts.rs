@@ -254,6 +254,9 @@ impl Index {
                 self.hosts.remove(host);
             }
         }
+        if let Some(state) = self.hosts.get_mut(host) {
+            self.dirty.problems.extend(state.claims.told_of_app_root());
+        }
     }
 
     /// Keeps the previous certificates until their replacements were read, while all other changes of the host take

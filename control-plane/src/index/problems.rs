@@ -264,6 +264,8 @@ impl Index {
                     self.judge_attachment(claim, attachment, &mut faults);
                 }
             }
+            let lost = state.claims().lost_app_root(claim);
+            faults.extend(lost.map(|fault| fault.place(claim, host)));
             if state.shown.tls_decided_by() == Some(object) {
                 self.judge_certificates(claim, host, state.shown.secrets(), &mut faults);
                 let site = Site { user: User::Host(host.clone()), what: Use::Certificate };

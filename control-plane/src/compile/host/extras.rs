@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use shared::few::{Few, FewOf};
 
+use super::app_roots::{AppRoot, AppRoots};
 use super::canaries::Wishes;
 use super::{asks_for_certificates, backend_tls};
 use crate::compile::claim::difference::Numbered;
@@ -30,6 +31,8 @@ pub(super) struct Sets {
     pub(super) patterns: FewOf<Age>,
     /// Those with a location that ask for `from-to-www-redirect`, as of their last compile.
     pub(super) www: FewOf<Age>,
+    /// Those with a location and an `app-root`, as of their last compile.
+    pub(super) app_roots: AppRoots,
 }
 
 /// Claims with settings of which the oldest one decides; canaries only where it is said.
@@ -94,6 +97,7 @@ impl Extras {
             } else {
                 sets.patterns.remove(&claim.age);
                 sets.www.remove(&claim.age);
+                sets.app_roots.note(&claim.age, None);
             }
         });
     }
@@ -107,13 +111,26 @@ impl Extras {
     }
 
     /// Records what a claim asks for, as of this compile. Returns whether that affects the host.
-    pub(super) fn note(&mut self, claim: &Claim, has_patterns: bool, asks_for_www: bool) -> bool {
-        if self.0.is_none() && !has_patterns && !asks_for_www {
+    pub(super) fn note(
+        &mut self,
+        claim: &Claim,
+        has_patterns: bool,
+        asks_for_www: bool,
+        app_root: Option<AppRoot>,
+    ) -> bool {
+        if self.0.is_none() && !has_patterns && !asks_for_www && app_root.is_none() {
             return false;
         }
         self.change(|sets| {
-            note(&mut sets.patterns, claim, has_patterns) | note(&mut sets.www, claim, asks_for_www)
+            note(&mut sets.patterns, claim, has_patterns)
+                | note(&mut sets.www, claim, asks_for_www)
+                | sets.app_roots.note(&claim.age, app_root)
         })
+    }
+
+    /// The Ingresses whose `app-root` came into effect, or is not in effect any more, since the last call.
+    pub(super) fn other_app_root(&mut self) -> Vec<Age> {
+        if self.0.is_none() { Vec::new() } else { self.change(|sets| sets.app_roots.tell()) }
     }
 
     fn change<T>(&mut self, change: impl FnOnce(&mut Sets) -> T) -> T {
@@ -126,9 +143,10 @@ impl Extras {
 
 impl Sets {
     fn is_empty(&self) -> bool {
-        let Self { canaries, wishes, deciders, patterns, www } = self;
+        let Self { canaries, wishes, deciders, patterns, www, app_roots } = self;
         canaries.is_empty()
             && wishes.is_empty()
+            && app_roots.is_empty()
             && deciders.all().into_iter().chain([patterns, www]).all(FewOf::is_empty)
     }
 }

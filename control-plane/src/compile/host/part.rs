@@ -9,6 +9,7 @@ use shared::policy::{HeaderList, LocationPolicy};
 use shared::resource::{CATCH_ALL, Denial, Path, PathType, Route};
 use shared::rewrites::makes_patterns;
 
+use super::app_roots::AppRoot;
 use super::dependents::NAMED;
 use super::{Attachment, Claims};
 use crate::annotations;
@@ -104,7 +105,8 @@ impl Claims {
         // ingress-nginx asks the declared paths, not the implicit "/".
         let has_declared = || won.len() > usize::from(self.owns_implicit_root(claim));
         let asks_for_www = asks_for_www && has_declared();
-        part.touches_host = self.extras.note(claim, has_patterns, asks_for_www);
+        let app_root = AppRoot::of(claim, &policy, &won);
+        part.touches_host = self.extras.note(claim, has_patterns, asks_for_www, app_root);
         let lost = self.lost_restriction(claim, &won);
         part.faults.extend(self.told_of_settings(claim, lost));
         if !won.is_empty() {

@@ -64,6 +64,7 @@ fn settings_of_a_host_that_another_ingress_decides_are_told() {
             "more_set_headers  'X-A: b' ;",
             "more_set_headers 'X-A: c';",
         ),
+        ("app-root", "/app", "/app", "/other"),
     ] {
         let mut world = open();
         let late = |text| at("late", 2, "/b").annotation(annotation, text);
