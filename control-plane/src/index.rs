@@ -11,6 +11,7 @@
 //! **Invariant:** what is published is a function of the objects and decisions: the order of events does not matter,
 //! and a graph that was changed a thousand times equals one built afresh. No clock, no randomness, no task, no file.
 
+mod aliases;
 mod backends;
 mod called;
 mod cause;
@@ -50,6 +51,7 @@ use shared::kind::Kind;
 use shared::name::{HostName, ObjectName};
 use shared::policy::RequestMetrics;
 
+use self::aliases::Aliases;
 use self::backends::{BackendState, ServiceState};
 use self::called::Callers;
 use self::classes::Classes;
@@ -198,6 +200,7 @@ pub struct Index {
     standing: Standing,
     /// Boxed, as the backends: up to half of a hash table is unused.
     hosts: HashMap<HostName, Box<HostState>>,
+    aliases: Aliases,
     callers: Callers,
     backends: HashMap<BackendKey, Box<BackendState>>,
     services: HashMap<ObjectName, ServiceState>,
@@ -249,6 +252,7 @@ impl Index {
             ingresses: Ingresses::default(),
             standing: Standing::default(),
             hosts: HashMap::new(),
+            aliases: Aliases::default(),
             callers: Callers::default(),
             backends: HashMap::new(),
             services: HashMap::new(),

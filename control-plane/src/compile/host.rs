@@ -30,6 +30,7 @@ use shared::policy::{HostPolicy, NumberList, TextList};
 use shared::resource::{CATCH_ALL, Host, PathType, Tls};
 
 use self::dependents::Dependents;
+pub use self::dependents::NAMED;
 use self::extras::Extras;
 use self::locations::Locations;
 pub use self::part::{Part, PartFault};
@@ -130,6 +131,21 @@ impl Claims {
     /// The first Ingress of the host.
     pub fn first(&self) -> Option<&Arc<Claim>> {
         self.mains.values().next()
+    }
+
+    /// The Ingress whose aliases count.
+    pub fn names_aliases(&self) -> Option<&Arc<Claim>> {
+        self.decider(&self.extras.deciders.aliases)
+    }
+
+    /// The Ingresses that redirect the same name with or without `www.` to the host, in order.
+    pub fn asking_for_www(&self) -> impl Iterator<Item = &Age> {
+        self.extras.www.iter()
+    }
+
+    /// Whether it is one of these.
+    pub fn asks_for_www(&self, age: &Age) -> bool {
+        self.extras.www.contains(age)
     }
 
     fn is_catch_all(&self) -> bool {
@@ -275,7 +291,7 @@ impl Claims {
 
     /// The aliases of the first Ingress that sets any, without the host's own name (ingress-nginx).
     fn aliases(&self) -> Option<TextList> {
-        let configured = self.decider(&self.extras.deciders.aliases)?.parsed.serving.host.aliases.as_ref()?;
+        let configured = self.names_aliases()?.parsed.serving.host.aliases.as_ref()?;
         let others = configured.values.iter().filter(|alias| **alias != *self.host.as_str()).cloned();
         let others: BTreeSet<_> = others.collect();
         (!others.is_empty()).then(|| TextList { values: others.into_iter().collect() })

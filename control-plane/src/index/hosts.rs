@@ -56,6 +56,11 @@ impl Shown {
         Self { is_there, has_patterns, tls: is_any.then(|| Box::new(tls)) }
     }
 
+    /// Whether there is a Host.
+    pub(super) fn is_there(&self) -> bool {
+        self.is_there
+    }
+
     /// The Ingress that decides on TLS.
     pub(super) fn tls_decided_by(&self) -> Option<&ObjectRef> {
         self.tls.as_ref()?.decided_by.as_ref()
@@ -183,7 +188,9 @@ impl Index {
         let is_void = route.is_none() && used.is_empty() && attachments.is_empty() && faults.is_empty();
         let Made { is_routed: was_routed, used: was_used, rare } = before;
         let had = rare.map(|rare| *rare).unwrap_or_default();
-        let is_told = faults != had.faults || route.is_some() != was_routed;
+        // Who else has its aliases does not depend on its part alone.
+        let has_aliases = claim.is_some_and(|claim| claim.parsed.serving.host.aliases.is_some());
+        let is_told = faults != had.faults || route.is_some() != was_routed || has_aliases;
         let (old, new) = ((was_used, had.attachments), (used.clone(), attachments.clone()));
         if !is_void {
             let made = Made::new(route.is_some(), used, RarelyMade { attachments, faults });
@@ -232,7 +239,10 @@ impl Index {
         if is_new && let Some(decider) = &whole.tls_decided_by {
             self.mark_ingress(decider.clone());
         }
+        let policy = whole.host.as_ref().map(|host| &host.policy);
+        let aliases = policy.and_then(|policy| policy.aliases.clone()).unwrap_or_default().values;
         let shown = Shown::of(whole);
+        let is_news = shown.is_there != before.is_there;
         if shown.has_patterns != before.has_patterns
             && let Some(state) = self.hosts.get(host)
         {
@@ -257,6 +267,7 @@ impl Index {
         if let Some(state) = self.hosts.get_mut(host) {
             self.dirty.problems.extend(state.claims.told_of_app_root());
         }
+        self.tell_of_host_names(host, aliases, is_news);
     }
 
     /// Keeps the previous certificates until their replacements were read, while all other changes of the host take

@@ -266,6 +266,7 @@ impl Index {
             }
             let lost = state.claims().lost_app_root(claim);
             faults.extend(lost.map(|fault| fault.place(claim, host)));
+            self.judge_names(claim, host, state, &mut faults);
             if state.shown.tls_decided_by() == Some(object) {
                 self.judge_certificates(claim, host, state.shown.secrets(), &mut faults);
                 let site = Site { user: User::Host(host.clone()), what: Use::Certificate };

@@ -17,7 +17,7 @@ use crate::compile::claim::{Age, BackendKey};
 
 /// Limit of the Ingresses that claim a path and are told its owner, the first ones. Whenever the owner changes, their
 /// problems do; tenants may create any number of others, which are told that they are not among the first.
-pub(super) const NAMED: usize = 16;
+pub const NAMED: usize = 16;
 
 /// What changed, as far as other Ingresses depend on it.
 #[derive(Debug, Default)]

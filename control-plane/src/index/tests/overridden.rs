@@ -210,6 +210,39 @@ fn client_certificates_that_another_ingress_asks_less_strictly_deny() {
 }
 
 #[test]
+fn names_that_another_host_has_are_told() {
+    let mut world = World::default();
+    let host = |name: &str, host: &str| ingress(name).rule(host, &[("/", name)]);
+    world.apply(host("a", "a.test").annotation("server-alias", "x.test,y.test"));
+    world.apply(host("b", "b.test").annotation("server-alias", "x.test"));
+    assert_eq!(told(&world, "a"), Vec::<String>::new());
+    assert_eq!(
+        told_once(&world, "b"),
+        "overridden server-alias: \"x.test\" is an alias of host a.test (Ingress default/a), which comes first, and not of host b.test"
+    );
+    world.apply(host("x", "x.test"));
+    for (name, host) in [("a", "a.test"), ("b", "b.test")] {
+        let expected = format!(
+            "overridden server-alias: \"x.test\" is a host of its own (Ingress default/x), and no alias of host {host}"
+        );
+        assert_eq!(told_once(&world, name), expected);
+    }
+    world.delete(ObjectKind::Ingress, "x");
+    world.delete(ObjectKind::Ingress, "a");
+    assert_eq!(told(&world, "b"), Vec::<String>::new());
+
+    world.apply(host("bare", "c.test").annotation("from-to-www-redirect", "true"));
+    assert_eq!(told(&world, "bare"), Vec::<String>::new());
+    world.apply(host("www", "www.c.test"));
+    assert_eq!(
+        told_once(&world, "bare"),
+        "overridden from-to-www-redirect: www.c.test is a host of its own (Ingress default/www): nothing is redirected from it"
+    );
+    world.delete(ObjectKind::Ingress, "www");
+    assert_eq!(told(&world, "bare"), Vec::<String>::new());
+}
+
+#[test]
 fn a_path_that_its_own_ingress_declares_before_is_told_as_that() {
     let mut world = World::default();
     world.apply(ingress("web").rule("a.test", &[("/x", "one"), ("/y", "one"), ("/x", "two")]));
@@ -217,5 +250,14 @@ fn a_path_that_its_own_ingress_declares_before_is_told_as_that() {
         told_once(&world, "web"),
         "overridden spec.rules[0.http.paths[2: /x of host a.test is declared twice by this Ingress: the first one counts"
     );
+}
+
+/// One alias of the hosts of one Ingress is its own business.
+#[test]
+fn an_ingress_is_not_told_of_itself() {
+    let mut world = World::default();
+    let both = ingress("both").rule("a.test", &[("/", "a")]).rule("b.test", &[("/", "a")]);
+    world.apply(both.annotation("server-alias", "x.test").annotation("app-root", "/app"));
+    assert_eq!(told(&world, "both"), Vec::<String>::new());
 }
 

@@ -367,7 +367,7 @@ proptest! {
 
 impl super::super::Index {
     fn is_void(&self) -> bool {
-        if !self.callers.is_empty() {
+        if !(self.aliases.is_void() && self.callers.is_empty()) {
             return false;
         }
         ObjectKind::ALL.iter().all(|kind| {

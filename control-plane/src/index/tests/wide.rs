@@ -94,7 +94,8 @@ fn an_annotation() -> impl Strategy<Value = (&'static str, String)> {
 
 fn an_ingress() -> impl Strategy<Value = Object> {
     let path = (select(&["/", "/", "/x", "=/x"][..]), select(&["s0", "s1", "s2"][..]));
-    let rules = vec((select(&["a.test", "a.test", "b.test", "*.test", ""][..]), vec(path, 1..3)), 1..3);
+    let rules =
+        vec((select(&["a.test", "a.test", "b.test", "www.a.test", "*.test", ""][..]), vec(path, 1..3)), 1..3);
     let who = (select(&["i0", "i1", "i2"][..]), option::of(1..3_u32));
     let tls = option::of(select(&["a.test", "b.test"][..]));
     (who, rules, tls, vec(an_annotation(), 0..5)).prop_map(|((name, at), rules, tls, annotations)| {
