@@ -17,6 +17,7 @@ mod called;
 mod cause;
 mod classes;
 mod commit;
+mod deciders;
 mod dirty;
 mod hosts;
 mod ingresses;
@@ -49,7 +50,7 @@ use std::sync::Arc;
 
 use shared::kind::Kind;
 use shared::name::{HostName, ObjectName};
-use shared::policy::RequestMetrics;
+use shared::policy::{BackendPolicy, RequestMetrics};
 
 use self::aliases::Aliases;
 use self::backends::{BackendState, ServiceState};
@@ -215,6 +216,8 @@ pub struct Index {
     settings_refs: BTreeSet<Use>,
     /// The response headers that Ingresses may set.
     allowed_headers: BTreeSet<String>,
+    /// What Service ports have of which no Ingress says something.
+    backend_defaults: BackendPolicy,
     /// Whether annotations may refer to objects of other namespaces.
     crosses_namespaces: bool,
     /// Whether snippets take effect.
@@ -264,6 +267,7 @@ impl Index {
             alike: BTreeSet::new(),
             settings_refs: BTreeSet::new(),
             allowed_headers: BTreeSet::new(),
+            backend_defaults: BackendPolicy::default(),
             crosses_namespaces: false,
             of_fleet,
             allowed,

@@ -11,6 +11,7 @@ use shared::policy::{Affinity, BackendPolicy};
 use shared::resource::Resource;
 
 use super::Index;
+use super::deciders::{Said, says_something};
 use super::objects::{Objects, reference};
 use crate::compile::backend::{self, Names, Port};
 use crate::compile::claim::{Age, BackendKey, Claim};
@@ -34,6 +35,8 @@ pub(super) struct BackendState {
     referrers: Few<Age, Arc<Claim>>,
     /// The canaries among them.
     canaries: FewOf<Age>,
+    /// The others of them that say how endpoints are chosen.
+    saying: FewOf<Age>,
     /// Those that enable affinity on a path with this backend.
     sticky: Few<Age, Arc<Claim>>,
     /// Those that set the affinity mode, whether they enable affinity or not.
@@ -103,6 +106,27 @@ impl BackendState {
         self.alternatives.iter().next().map(|((age, ..), key)| (age, key))
     }
 
+    /// The Ingress whose cookie is used, and the first that says the mode of it (ingress-nginx).
+    pub(super) fn deciders_of_affinity(&self) -> (Option<&Arc<Claim>>, Option<(&Age, i32)>) {
+        let mode = self.modes.iter().next().map(|(age, mode)| (age, *mode));
+        (self.sticky.values().next_back(), mode)
+    }
+
+    /// Whether the affinity of an Ingress counts here, and whether its mode does.
+    pub(super) fn has_affinity_of(&self, age: &Age) -> (bool, bool) {
+        (self.sticky.contains_key(age), self.modes.contains_key(age))
+    }
+
+    /// The Ingresses that are told who decides how endpoints are chosen.
+    pub(super) fn saying(&self) -> impl Iterator<Item = &Age> {
+        self.saying.iter()
+    }
+
+    /// The Ingresses that are told whose cookie is used, and which mode it has.
+    pub(super) fn saying_of_affinity(&self) -> impl Iterator<Item = &Age> {
+        self.sticky.keys().chain(self.modes.keys())
+    }
+
     fn policy(&self) -> BackendPolicy {
         let decided = self.decider().map(|claim| claim.parsed.backend.clone()).unwrap_or_default();
         BackendPolicy { affinity: self.affinity(), ..decided }
@@ -118,6 +142,7 @@ impl BackendState {
     fn take_out(&mut self, claim: &Claim) {
         self.referrers.remove(&claim.age);
         self.canaries.remove(&claim.age);
+        self.saying.remove(&claim.age);
         self.sticky.remove(&claim.age);
         self.modes.remove(&claim.age);
     }
@@ -128,6 +153,8 @@ impl BackendState {
         self.referrers.insert(age(), Arc::clone(claim));
         if claim.is_canary() {
             self.canaries.insert(age());
+        } else if says_something(claim) {
+            self.saying.insert(age());
         }
         if claim.parsed.backend.affinity.is_some() && has_path {
             self.sticky.insert(age(), Arc::clone(claim));
@@ -157,6 +184,7 @@ impl Index {
         for key in old.union(&new) {
             let state = self.backend_state(key);
             let decided = state.decider().map(Arc::clone);
+            let said = Said::of(state);
             let policy = state.policy();
             if let Some(claim) = before.filter(|_| old.contains(key)) {
                 state.take_out(claim);
@@ -165,10 +193,12 @@ impl Index {
                 state.put_in(claim, led.contains(key));
             }
             let now = state.decider().map(Arc::clone);
+            let told = said.told_of(state);
             if policy != state.policy() {
                 self.dirty.backends.insert(key.clone());
             }
-            self.work += 1;
+            self.work += 1 + told.len();
+            self.dirty.problems.extend(told);
             self.tell_of_decider(key, decided.as_ref(), now.as_ref());
             self.forget_backend_if_void(key);
         }
@@ -196,6 +226,7 @@ impl Index {
             Box::new(BackendState {
                 referrers: Few::default(),
                 canaries: FewOf::default(),
+                saying: FewOf::default(),
                 sticky: Few::default(),
                 modes: Few::default(),
                 uses: 0,

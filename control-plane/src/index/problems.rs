@@ -274,6 +274,7 @@ impl Index {
             }
         }
         faults.extend(self.stale_references(claim));
+        self.judge_backends(claim, &mut faults);
         self.judge_users(claim, &mut faults);
         faults.extend(self.called_fault(claim));
         for (key, field) in claim.references() {

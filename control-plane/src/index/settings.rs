@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use shared::policy::RequestMetrics;
 use shared::resource::{Guard, Listener, Resource, SETTINGS_KEY};
 
+use super::deciders::says_something;
 use super::objects::reference;
 use super::refs::{Site, User};
 use super::{HEALTH_PATH, Index};
@@ -86,6 +87,11 @@ impl Index {
             }
         }
         self.settings_faults = faults;
+        if self.backend_defaults != settings.backend_defaults {
+            self.backend_defaults = settings.backend_defaults.clone();
+            let claims = self.ingresses.claims.iter().filter(|(_, claim)| says_something(claim));
+            self.dirty.problems.extend(claims.map(|(object, _)| object.clone()));
+        }
         if crosses != self.crosses_namespaces {
             self.crosses_namespaces = crosses;
             let is_foreign = |claim: &Claim| {

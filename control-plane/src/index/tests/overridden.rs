@@ -8,7 +8,7 @@ use shared::resource::Resource;
 use super::fixture::*;
 use super::restrictions::authorities;
 use crate::index::Options;
-use crate::objects::ObjectKind;
+use crate::objects::{Object, ObjectKind};
 
 /// The problems of an Ingress with their severities: `overridden server-alias: REASON`.
 fn told(world: &World, name: &str) -> Vec<String> {
@@ -261,3 +261,72 @@ fn an_ingress_is_not_told_of_itself() {
     assert_eq!(told(&world, "both"), Vec::<String>::new());
 }
 
+#[test]
+fn settings_of_a_backend_that_another_ingress_decides_are_told() {
+    for (annotation, first, other) in [
+        (("load-balance", "ewma"), ("load-balance", "ewma"), ("upstream-hash-by", "$remote_addr")),
+        (("upstream-hash-by", "$host"), ("load-balance", "round_robin"), ("load-balance", "ewma")),
+        (("ssl-redirect", "false"), ("service-upstream", "false"), ("service-upstream", "true")),
+    ] {
+        let mut world = World::default();
+        let of = |name: &str, second, host: &str, (annotation, text)| {
+            ingress(name).at(second).rule(host, &[("/", "web")]).annotation(annotation, text)
+        };
+        let late = |says| of("late", 2, "b.test", says);
+        world.apply(late(other));
+        world.apply(of("first", 1, "a.test", annotation));
+        let loss = told_once(&world, "late");
+        assert!(
+            loss.starts_with(&format!("overridden {}: Ingress default/first comes first", other.0)),
+            "{loss}"
+        );
+        assert!(loss.contains("Service default/web, port 80"), "{loss}");
+        assert_eq!(told(&world, "first"), Vec::<String>::new(), "{other:?}");
+        world.apply(late(first));
+        assert_eq!(told(&world, "late"), Vec::<String>::new(), "{first:?}");
+        world.apply(late(other));
+        world.delete(ObjectKind::Ingress, "first");
+        assert_eq!(told(&world, "late"), Vec::<String>::new(), "{other:?}");
+    }
+}
+
+/// What nobody says is what the fleet says.
+#[test]
+fn settings_of_a_backend_are_compared_with_those_of_the_fleet() {
+    let mut world = World::default();
+    world.apply(ingress("first").at(1).rule("a.test", &[("/", "web")]));
+    let late = ingress("late").at(2).rule("b.test", &[("/", "web")]);
+    world.apply(late.annotation("load-balance", "round_robin"));
+    assert_eq!(told(&world, "late"), Vec::<String>::new());
+    world.apply(configmap(json!({"load-balance": "ewma"})));
+    assert!(told_once(&world, "late").starts_with("overridden load-balance"));
+    world.apply(configmap(json!({})));
+    assert_eq!(told(&world, "late"), Vec::<String>::new());
+}
+
+/// The cookie is that of the last one.
+#[test]
+fn the_cookie_of_another_ingress_is_told() {
+    let mut world = World::default();
+    let of = |name: &str, second, cookie| -> Object {
+        let it = ingress(name).at(second).rule(&format!("{name}.test"), &[("/", "web")]);
+        it.annotation("affinity", "cookie").annotation("session-cookie-name", cookie).into()
+    };
+    world.apply(of("first", 1, "one"));
+    world.apply(of("late", 2, "one"));
+    assert_eq!((told(&world, "first"), told(&world, "late")), (vec![], vec![]));
+    world.apply(of("late", 2, "two"));
+    assert!(told_once(&world, "first").starts_with("overridden affinity: Ingress default/late comes last"));
+    assert_eq!(told(&world, "late"), Vec::<String>::new());
+
+    let mode = |name: &str, second, mode| {
+        let it = ingress(name).at(second).rule(&format!("{name}.test"), &[("/", "web")]);
+        it.annotation("affinity", "cookie").annotation("affinity-mode", mode)
+    };
+    world.apply(mode("first", 1, "persistent"));
+    world.apply(mode("late", 2, "balanced"));
+    let loss = told_once(&world, "late");
+    assert!(loss.starts_with("overridden affinity-mode: Ingress default/first comes first"), "{loss}");
+    world.delete(ObjectKind::Ingress, "first");
+    assert_eq!(told(&world, "late"), Vec::<String>::new());
+}
