@@ -213,16 +213,22 @@ fn start_data(
         ("--http", ports.http.to_string()),
         ("--https", ports.https.to_string()),
         ("--stream-address", ports.http.ip().to_string()),
+        ("--access-log", args.access_log.clone()),
+        ("--auth-networks", args.auth_networks.join(",")),
+    ] {
+        words.extend([flag.into(), value.into()]);
+    }
+    for (flag, value) in [
         // There is no port mapping in front of it.
         ("--public-http-port", ports.http.port().to_string()),
         ("--public-https-port", ports.https.port().to_string()),
-        ("--access-log", args.access_log.clone()),
-        ("--auth-networks", args.auth_networks.join(",")),
         // There is no load balancer to wait for, and a user waits at the terminal.
         ("--drain-grace", "0".to_owned()),
         ("--drain-deadline", "5".to_owned()),
     ] {
-        words.extend([flag.into(), value.into()]);
+        if !environment::is_said(flag) {
+            words.extend([flag.into(), value.into()]);
+        }
     }
     words.extend(["--state-dir".into(), state.join("data-plane").into_os_string()]);
     let args = environment::data(words)?;

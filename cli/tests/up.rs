@@ -502,12 +502,24 @@ fn other_flags_of_the_planes_come_from_the_environment() {
     assert!(text.contains(annotation));
     let settings = "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: edge}\n\
                     data: {allow-snippet-annotations: \"true\", annotations-risk-level: Critical}\n";
-    fs::write(dir.path().join("own.yaml"), text + settings).unwrap();
+    let moved = "\n---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: moved, annotations: \
+                 {nginx.ingress.kubernetes.io/force-ssl-redirect: \"true\"}}\nspec: {ingressClassName: nginx, rules: \
+                 [{host: moved.test.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: shop, \
+                 port: {name: web}}}}]}}]}\n";
+    fs::write(dir.path().join("own.yaml"), text + settings + moved).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_firth"));
-    let mut up = Up::run(command.env("FIRTH_CONFIGMAP", "edge/settings"), dir.path(), &[]);
+    command.env("FIRTH_CONFIGMAP", "edge/settings").env("FIRTH_PUBLIC_HTTPS_PORT", "443");
+    let mut up = Up::run(&mut command, dir.path(), &[]);
     let http = http(&mut up);
     up.line("Ctrl-C stops");
     assert!(get(&http, "").to_ascii_lowercase().contains("x-a: b\r"));
+    // Also those of which it knows better where nobody says anything.
+    let answer = ask(&http, "moved.test.com", "/", "").to_ascii_lowercase();
+    assert!(
+        answer.contains("location: https://moved.test.com/\r")
+            || answer.contains("location: https://moved.test.com\r"),
+        "{answer}"
+    );
 }
 
 #[test]

@@ -47,6 +47,11 @@ pub(crate) fn variable(command: &str, flag: &str) -> Option<String> {
     })
 }
 
+/// Whether its variable is set for `firth up`.
+pub(super) fn is_said(flag: &str) -> bool {
+    variable("up", flag).is_some_and(|name| std::env::var_os(name).is_some())
+}
+
 fn control_command() -> Command {
     // The short names belong to the proxy: users of `firth up` mean what it serves.
     control_plane::args::Args::command()
