@@ -38,14 +38,32 @@ impl Flow {
         self.is_stuck.set(is_stuck);
         if !is_stuck {
             self.given.set(0);
-            self.waiting.take().into_iter().for_each(Waker::wake);
+            let mut waiting = self.waiting.take();
+            // Whoever is woken first may take all there is and be the first to wait again.
+            let first = 1.min(waiting.len());
+            waiting.rotate_left(first);
+            waiting.into_iter().for_each(Waker::wake);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::task::Wake;
+
     use super::*;
+
+    type Log = Arc<Mutex<Vec<char>>>;
+
+    /// A task that notes when it is woken.
+    struct Task(char, Log);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
 
     #[test]
     fn a_connection_that_is_stuck_or_has_much_is_given_nothing() {
@@ -59,5 +77,27 @@ mod tests {
         assert!(flow.poll(&cx).is_pending());
         flow.wrote(false);
         assert!(flow.poll(&cx).is_ready() && flow.waiting.borrow().is_empty());
+    }
+    #[test]
+    fn who_takes_all_there_is_does_not_come_first_again() {
+        let (flow, log) = (Flow::default(), Log::default());
+        let tasks = ['a', 'b', 'c'].map(|name| Waker::from(Arc::new(Task(name, Arc::clone(&log)))));
+        flow.gave(GIVEN);
+        let mut first = Vec::new();
+        for _ in 0..6 {
+            // All wait, in the order in which they were woken.
+            let order: Vec<char> = std::mem::take(&mut *log.lock().unwrap());
+            let order = if order.is_empty() { vec!['a', 'b', 'c'] } else { order };
+            first.push(order[0]);
+            for name in order {
+                let cx = &Context::from_waker(&tasks[name as usize - 'a' as usize]);
+                if flow.poll(cx).is_ready() {
+                    flow.gave(GIVEN);
+                    assert!(flow.poll(cx).is_pending());
+                }
+            }
+            flow.wrote(false);
+        }
+        assert_eq!(first, ['a', 'b', 'c', 'a', 'b', 'c']);
     }
 }
