@@ -57,17 +57,25 @@ impl Frame {
 impl Scripted {
     /// The script returns the reply to each frame; `None`: nothing more, and it stops reading.
     fn new(script: impl Fn(&Frame) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
+        Self::until(|_| false, script)
+    }
+
+    /// The same; connections are closed behind the reply to such a frame.
+    fn until(
+        closes: impl Fn(&Frame) -> bool + Send + Sync + 'static,
+        script: impl Fn(&Frame) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let [connections, open]: [Arc<AtomicUsize>; 2] = Default::default();
-        let (script, count, left) = (Arc::new(script), Arc::clone(&connections), Arc::clone(&open));
+        let (script, count, left) = (Arc::new((script, closes)), Arc::clone(&connections), Arc::clone(&open));
         thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
                 let (script, number) = (Arc::clone(&script), count.fetch_add(1, Ordering::Relaxed));
                 let left = Arc::clone(&left);
                 left.fetch_add(1, Ordering::Relaxed);
                 thread::spawn(move || {
-                    converse(stream, number, &*script);
+                    converse(stream, number, &script.0, &script.1);
                     left.fetch_sub(1, Ordering::Relaxed);
                 });
             }
@@ -80,7 +88,12 @@ impl Scripted {
     }
 }
 
-fn converse(mut stream: TcpStream, connection: usize, script: &dyn Fn(&Frame) -> Option<Vec<u8>>) {
+fn converse(
+    mut stream: TcpStream,
+    connection: usize,
+    script: &dyn Fn(&Frame) -> Option<Vec<u8>>,
+    closes: &dyn Fn(&Frame) -> bool,
+) {
     if stream.read_exact(&mut [0; 24]).is_err() {
         return;
     }
@@ -89,7 +102,7 @@ fn converse(mut stream: TcpStream, connection: usize, script: &dyn Fn(&Frame) ->
             thread::sleep(PATIENCE);
             return;
         };
-        if stream.write_all(&said).is_err() {
+        if stream.write_all(&said).is_err() || closes(&frame) {
             return;
         }
     }
@@ -498,5 +511,26 @@ fn a_response_of_another_length_than_it_says_breaks_off() {
             }
         }
         panic!("it is not whole");
+    });
+}
+
+/// The replies to these are written before more of what has come is taken.
+#[test]
+fn a_response_behind_many_questions_is_taken() {
+    run(async {
+        let mut proxies = Vec::new();
+        for closes in [false, true] {
+            let endpoint = Scripted::until(
+                move |frame| closes && frame.ends(),
+                |frame| {
+                    let questions = self::frame(PING, 0, 0, b"present?").repeat(300);
+                    Some(if frame.ends() { [questions, frame.good()].concat() } else { polite(frame, &[]) })
+                },
+            );
+            let proxy = patient(&endpoint, 60);
+            assert_eq!(ask(&mut sender(&proxy).await, 5).await, 200, "{closes}");
+            proxies.push(proxy);
+        }
+        proxies
     });
 }

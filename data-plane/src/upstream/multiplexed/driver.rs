@@ -66,6 +66,7 @@ impl Driver {
         self.connection().wakes();
         loop {
             self.take();
+            let was_full = self.connection().is_full();
             self.shared.look();
             if self.shared.is_unused() {
                 self.connection().end(Reason::NO_ERROR);
@@ -78,8 +79,11 @@ impl Driver {
                 }
                 return Poll::Pending;
             }
-            // What is answered to the endpoint has to leave before more of it is read.
-            if is_written || !self.connection().is_full() {
+            // What is answered to the endpoint has to leave before more of it is taken, and there may be more that has come.
+            if was_full && is_written {
+                continue;
+            }
+            if !was_full {
                 match self.poll_read(cx)? {
                     Poll::Ready(0) => return Poll::Ready(Ok(())),
                     Poll::Ready(_) => continue,
