@@ -222,6 +222,11 @@ impl<R: Role> Connection<R> {
         self.out.advance(bytes);
     }
 
+    /// Nothing can be written any more.
+    pub(crate) fn discard(&mut self) {
+        self.out = Outgoing::default();
+    }
+
     /// Ends it now, for this reason.
     pub(crate) fn end(&mut self, reason: Reason) {
         if !self.is_over {

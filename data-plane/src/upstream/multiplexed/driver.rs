@@ -71,7 +71,13 @@ impl Driver {
             if self.shared.is_unused() {
                 self.connection().end(Reason::NO_ERROR);
             }
-            let is_written = self.poll_write(cx)?.is_ready();
+            let is_written = match self.poll_write(cx) {
+                Poll::Ready(Err(error)) => {
+                    self.take_rest(cx);
+                    return Poll::Ready(Err(error.into()));
+                }
+                written => written.is_ready(),
+            };
             if self.connection().is_over() {
                 if is_written {
                     ready!(Pin::new(&mut self.wire).poll_shutdown(cx))?;
@@ -116,6 +122,23 @@ impl Driver {
         }
     }
 
+    /// Takes what the endpoint has sent before it went away: there may be complete responses in it, and a goodbye that says
+    /// which calls it has not heeded.
+    fn take_rest(&mut self, cx: &mut Context<'_>) {
+        loop {
+            self.take();
+            let (is_over, was_full) = {
+                let mut connection = self.connection();
+                let state = (connection.is_over(), connection.is_full());
+                connection.discard();
+                state
+            };
+            if is_over || !was_full && !matches!(self.poll_read(cx), Poll::Ready(Ok(1..))) {
+                return;
+            }
+        }
+    }
+
     /// Writes what there is.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { shared, wire, writer, .. } = self;
@@ -150,3 +173,6 @@ impl Driver {
         read
     }
 }
+
+#[cfg(test)]
+mod tests;
