@@ -141,10 +141,15 @@ impl Role for Client {
                 Ok(Begun::Interim) => return Ok(None),
                 Ok(Begun::Final(head)) => {
                     let has_none = message.is_to_head || matches!(head.status, 204 | 304);
-                    it.declared = if has_none { Some(0) } else { head.declared_length };
-                    (message.has_begun, message.head) = (true, Some(head));
-                    it.wake_reader();
-                    true
+                    let declared = if has_none { Some(0) } else { head.declared_length };
+                    // RFC 9113 section 8.1.1.
+                    let lacks_body = is_end && declared.is_some_and(|length| length > 0);
+                    if !lacks_body {
+                        it.declared = declared;
+                        (message.has_begun, message.head) = (true, Some(head));
+                        it.wake_reader();
+                    }
+                    !lacks_body
                 }
                 Err(_) => false,
             },
