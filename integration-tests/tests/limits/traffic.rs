@@ -453,8 +453,12 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "interim (1xx) responses before the response",
-        &["upstream::send::INTERIM", "http::pipeline::external::question::INTERIM"],
-        &["a_backend_hints_so_often_before_it_answers"],
+        &[
+            "upstream::send::INTERIM",
+            "codec::h2::connection::client::INTERIM",
+            "http::pipeline::external::question::INTERIM",
+        ],
+        &["a_backend_hints_so_often_before_it_answers", "a_server_hints_so_often_before_it_answers"],
     ),
     Row(
         "pipes for long responses (`splice`)",

@@ -22,6 +22,9 @@ use crate::codec::hpack::block::FieldBlock;
 /// What a PING says that asks whether the peer is there.
 const QUESTION: [u8; 8] = *b"are you?";
 
+/// Maximum number of interim responses before the final one; more are an attack or a fault.
+const INTERIM: usize = 32;
+
 /// What there is beside the streams.
 #[derive(Debug, Default)]
 pub(crate) struct Client {
@@ -52,6 +55,8 @@ pub(crate) struct Counts {
 pub(crate) struct Response {
     /// Whether it is one to HEAD, whose length is not that of its body.
     is_to_head: bool,
+    /// How many interim responses have come.
+    interim: usize,
     /// Whether its head has come, which may have been taken.
     has_begun: bool,
     head: Option<Box<ResponseHead>>,
@@ -138,7 +143,10 @@ impl Role for Client {
         let is_well_formed = match message.has_begun {
             _ if is_malformed || fields.is_over() => false,
             false => match begun(fields, is_end) {
-                Ok(Begun::Interim) => return Ok(None),
+                Ok(Begun::Interim) if message.interim < INTERIM => {
+                    message.interim += 1;
+                    return Ok(None);
+                }
                 Ok(Begun::Final(head)) => {
                     let has_none = message.is_to_head || matches!(head.status, 204 | 304);
                     let declared = if has_none { Some(0) } else { head.declared_length };
@@ -151,7 +159,7 @@ impl Role for Client {
                     }
                     !lacks_body
                 }
-                Err(_) => false,
+                Ok(Begun::Interim) | Err(_) => false,
             },
             // RFC 9113 section 8.1.
             true if !is_end || fields.is_malformed() || fields.has_pseudo() => false,

@@ -211,6 +211,16 @@ fn interim_responses_precede_the_head() {
 }
 
 #[test]
+fn a_server_hints_so_often_before_it_answers() {
+    for (times, head) in [(INTERIM, Ok(200)), (INTERIM + 1, Err(Cut::Malformed))] {
+        let mut server = Server::asked();
+        (0..times).for_each(|_| server.frame(HEADERS, END_HEADERS, 1, EARLY));
+        server.frame(HEADERS, BOTH, 1, OK);
+        assert_eq!(server.head(1), Poll::Ready(head), "{times}");
+    }
+}
+
+#[test]
 fn malformed_responses_end_their_calls() {
     let long = [OK, b"\x00\x01x\x7f\xa2\x1e", &[b'x'; 4_001]].concat();
     for head in [
