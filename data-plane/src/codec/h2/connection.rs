@@ -202,6 +202,12 @@ impl<R: Role> Connection<R> {
         }
     }
 
+    /// What is held for more to be written.
+    #[cfg(test)]
+    pub(crate) fn room(&self) -> usize {
+        self.out.capacity()
+    }
+
     /// Whether nothing is to be written.
     pub(crate) fn is_written(&self) -> bool {
         self.out.is_empty()

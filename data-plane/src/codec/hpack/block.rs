@@ -90,6 +90,12 @@ struct Span {
 }
 
 impl FieldBlock {
+    /// What is held for more fields.
+    #[cfg(test)]
+    pub(crate) fn room(&self) -> usize {
+        self.text.capacity() + self.spans.capacity()
+    }
+
     /// Makes it ready for the next block.
     pub(crate) fn clear(&mut self) {
         self.text.clear();

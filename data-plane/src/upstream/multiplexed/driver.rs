@@ -103,8 +103,18 @@ impl Driver {
             if is_written && !self.connection().is_written() {
                 continue;
             }
+            self.rest();
             self.connection().wait(cx);
             return Poll::Pending;
+        }
+    }
+
+    /// Frees the memory that is not in use, if there are no calls. Between calls that follow each other the task does not
+    /// wake: that the last one has ended is seen when it next asks whether the endpoint is still there.
+    fn rest(&mut self) {
+        if self.shared.is_idle() && self.input.is_empty() && self.connection().is_written() {
+            self.connection().let_go();
+            self.fields = FieldBlock::default();
         }
     }
 

@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::net::Ipv4Addr;
 use std::task::Waker;
@@ -13,8 +14,8 @@ use crate::table::policy::upstream_keepalive::ReuseLimits;
 const GET: &[u8] = &[0x82, 0x86, 0x84];
 const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
 const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0present?";
-/// A response to the first call: 200, and nothing else.
-const OK: &[u8] = b"\0\0\x01\x01\x05\0\0\0\x01\x88";
+/// A response to the first call: 200, and a field.
+const OK: &[u8] = b"\0\0\x06\x01\x05\0\0\0\x01\x88\0\x01a\x01b";
 
 /// The task of a connection on which a call is made, and the endpoint, which reads nothing.
 async fn called() -> (Driver, CallSlot, TcpStream) {
@@ -55,4 +56,29 @@ async fn what_came_before_a_write_failed_is_taken() {
     assert!(matches!(ended, Err(Broken::Io(_))), "{ended:?}");
     let head = call.poll_head(&Context::from_waker(Waker::noop()));
     assert_eq!(head.map_ok(|head| head.status), Poll::Ready(Ok(200)));
+}
+
+#[tokio::test]
+async fn an_idle_connection_holds_no_buffer() {
+    let (mut driver, call, mut endpoint) = called().await;
+    endpoint.write_all(OK).await.unwrap();
+    until(&mut driver, |cx| call.poll_head(cx).is_ready()).await;
+    let room = |driver: &Driver| [driver.connection().room(), driver.fields.room(), driver.input.capacity()];
+    assert!(room(&driver)[0] > 0 && room(&driver)[1] > 0, "the next call is probably soon");
+    drop(call);
+    until(&mut driver, |_| true).await;
+    assert_eq!(room(&driver), [0; 3]);
+    // It is woken for the next one.
+    let call = driver.shared.join(false);
+    let is_woken = Cell::new(false);
+    poll_fn(|cx| {
+        assert!(driver.poll(cx).is_pending());
+        if !is_woken.replace(true) {
+            call.begin(GET, true, false).unwrap();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    })
+    .await;
+    assert!(driver.connection().is_written());
 }
