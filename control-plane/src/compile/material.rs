@@ -18,6 +18,9 @@ use crate::reference::Use;
 /// The Secret's key with the htpasswd lines.
 const FILE: &str = "auth";
 
+/// Bytes of a Secret up to which it is read to tell its Ingresses that nobody can log in with it.
+const JUDGED: usize = 16 * 1024;
+
 /// Compiles a Secret for a use.
 ///
 /// As in ingress-nginx, a line or value that is no hash only denies its user.
@@ -36,7 +39,11 @@ pub fn compile(secret: &Secret, what: Use) -> Result<Material, Fault> {
 }
 
 /// Why nobody can log in with a Secret of users that can be used, if so: no entry has a hash that a password can match.
+/// A large one, whose owner has users, is not read for that: each Ingress that names it would pay for it.
 pub fn shuts_out_all(secret: &Secret, what: Use) -> Option<String> {
+    if secret.data.values().map(|it| it.len()).sum::<usize>() > JUDGED {
+        return None;
+    }
     let Ok(users) = users(secret, what) else { return None };
     let (is_digest, is_map) = match what {
         Use::UsersFile => (false, false),

@@ -35,7 +35,7 @@ pub(super) fn faults(
     let told = unknown.take(MOST).map(|(field, host)| {
         let some = || hosts.keys().take(COMPARED).map(HostName::as_str);
         let meant = nearest(host, some).map(|meant| format!(": did you mean {meant}?")).unwrap_or_default();
-        let reason = format!("no rule of this Ingress has host {}, so it has no effect{meant}", shown(host));
+        let reason = format!("no rule of this Ingress has host {}{meant}", shown(host));
         Fault::new(Severity::Warning, field, reason)
     });
     told.collect()
@@ -105,11 +105,9 @@ mod tests {
     fn hosts_that_no_rule_has_are_told() {
         assert_eq!(
             told(&["shop.test"], &["shop.test", "shpo.test"], &[]),
-            [
-                "spec.tls[0].hosts[1]: no rule of this Ingress has host \"shpo.test\", so it has no effect: did you mean shop.test?"
-            ]
+            ["spec.tls[0].hosts[1]: no rule of this Ingress has host \"shpo.test\": did you mean shop.test?"]
         );
-        assert!(told(&["a.test"], &["elsewhere.test"], &[])[0].ends_with("so it has no effect"));
+        assert!(told(&["a.test"], &["elsewhere.test"], &[])[0].ends_with("has host \"elsewhere.test\""));
         assert_eq!(told(&["a.b.test"], &["*.test", "b.test"], &[]).len(), 2, "one label");
         assert_eq!(told(&["a.test"], &["www.a.test"], &[]).len(), 1);
         let many: Vec<String> = (0..100).map(|i| format!("{i}.other.test")).collect();
