@@ -122,9 +122,14 @@ impl BackendState {
         self.saying.iter()
     }
 
-    /// The Ingresses that are told whose cookie is used, and which mode it has.
-    pub(super) fn saying_of_affinity(&self) -> impl Iterator<Item = &Age> {
-        self.sticky.keys().chain(self.modes.keys())
+    /// The Ingresses that have a cookie of affinity.
+    pub(super) fn saying_of_cookie(&self) -> impl Iterator<Item = (&Age, &Arc<Claim>)> {
+        self.sticky.iter()
+    }
+
+    /// The Ingresses that say the mode of affinity.
+    pub(super) fn saying_of_mode(&self) -> impl Iterator<Item = (&Age, &i32)> {
+        self.modes.iter()
     }
 
     fn policy(&self) -> BackendPolicy {

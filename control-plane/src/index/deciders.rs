@@ -84,10 +84,25 @@ impl Said {
     /// The Ingresses that are to be told that others decide since.
     pub(super) fn told_of(&self, state: &BackendState) -> BTreeSet<ObjectRef> {
         let now = Self::of(state);
-        let of_first = (self.first != now.first).then(|| state.saying());
-        let is_other = self.last != now.last || self.mode != now.mode;
-        let of_affinity = is_other.then(|| state.saying_of_affinity());
-        let ages = of_first.into_iter().flatten().chain(of_affinity.into_iter().flatten());
+        let of_first = (self.first != now.first).then(|| state.saying()).into_iter().flatten();
+        let of_cookie = (self.last != now.last).then(|| state.saying_of_cookie()).into_iter().flatten();
+        // Most say the same, and are told nothing whoever decides.
+        let of_cookie = of_cookie.filter(|(age, claim)| {
+            let own = cookie(claim.parsed.backend.affinity.as_ref());
+            let loses = |said: &Self| {
+                said.last.as_ref().is_some_and(|(last, it)| last != *age && cookie(it.as_ref()) != own)
+            };
+            loses(self) || loses(&now)
+        });
+        let has_begun = self.last.is_some() != now.last.is_some();
+        let of_mode =
+            (has_begun || self.mode != now.mode).then(|| state.saying_of_mode()).into_iter().flatten();
+        let of_mode = of_mode.filter(|(age, own)| {
+            let loses =
+                |said: &Self| said.mode.as_ref().is_some_and(|(first, mode)| first != *age && mode != *own);
+            loses(self) || loses(&now)
+        });
+        let ages = of_first.chain(of_cookie.map(|(age, _)| age)).chain(of_mode.map(|(age, _)| age));
         ages.filter_map(Age::object).collect()
     }
 }
@@ -130,11 +145,9 @@ impl Index {
 fn judge_affinity(claim: &Claim, key: &BackendKey, state: &BackendState, faults: &mut Vec<Fault>) {
     let (last, mode) = state.deciders_of_affinity();
     let (has_cookie, has_mode) = state.has_affinity_of(&claim.age);
-    let own = &claim.parsed.backend.affinity;
-    let cookie = |affinity: &Affinity| Affinity { mode: None, ..affinity.clone() };
-    let others = |last: &&Arc<Claim>| {
-        last.age != claim.age && last.parsed.backend.affinity.as_ref().map(cookie) != own.as_ref().map(cookie)
-    };
+    let own = cookie(claim.parsed.backend.affinity.as_ref());
+    let others =
+        |last: &&Arc<Claim>| last.age != claim.age && cookie(last.parsed.backend.affinity.as_ref()) != own;
     if has_cookie && let Some(last) = last.filter(others) {
         let reason = format!(
             "Ingress {} comes last and decides on the cookie of {}, as in ingress-nginx: what this one says of it does not count there",
@@ -154,6 +167,11 @@ fn judge_affinity(claim: &Claim, key: &BackendKey, state: &BackendState, faults:
         );
         faults.push(Fault::new(Severity::Overridden, annotations::field("affinity-mode"), reason));
     }
+}
+
+/// The cookie of an affinity, whatever its mode.
+fn cookie(affinity: Option<&Affinity>) -> Option<Affinity> {
+    affinity.map(|it| Affinity { mode: None, ..it.clone() })
 }
 
 /// `Service default/web, port 80`.
