@@ -21,7 +21,6 @@ use shared::name::{HostName, ObjectName};
 use shared::policy::LocationPolicy;
 use shared::resource::{CATCH_ALL, Denial, PathType};
 
-pub use self::literal::looks_like_pattern;
 use self::tls::ClaimedTls;
 use super::referred::{self, AllReferred, Referred};
 use crate::annotations::{Parsed, Zones, field};

@@ -16,7 +16,6 @@ mod denial;
 mod dependents;
 mod extras;
 mod locations;
-mod lost_access;
 mod part;
 mod precedence;
 mod snippets;

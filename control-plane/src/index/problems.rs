@@ -245,7 +245,9 @@ impl Index {
         let leads_nowhere = claim.default_backend.is_none() && claim.hosts.values().all(Vec::is_empty);
         if leads_nowhere
             && !self.answers_itself(claim, object)
-            && faults.iter().all(|fault| !fault.field.starts_with("spec"))
+            && faults
+                .iter()
+                .all(|fault| !fault.field.starts_with("spec") || fault.field.starts_with("spec.tls"))
         {
             let reason = "expected a path or a default backend with a Service, got none: nothing is routed";
             faults.push(Fault::new(Severity::Warning, "spec", reason));

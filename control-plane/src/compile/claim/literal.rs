@@ -6,7 +6,10 @@ use crate::problem::{Fault, Severity};
 impl ClaimedPath {
     /// Whether it looks like a pattern.
     pub fn looks_like_pattern(&self) -> bool {
-        looks_like_pattern(&self.path)
+        // No client sends these in a path as they are.
+        let is_odd = self.path.contains(['[', '^', '|', '\\']);
+        let is_any = [".*", ".+", "("].iter().any(|it| self.path.contains(it));
+        is_odd || is_any || self.path.ends_with("/*") || self.path.ends_with('$')
     }
 
     /// What to tell of it, if no path of its host is a regular expression.
@@ -29,14 +32,6 @@ impl ClaimedPath {
             Fault::new(Severity::Warning, format!("{}.path", self.field()), reason)
         })
     }
-}
-
-/// Whether a path looks like a pattern.
-pub fn looks_like_pattern(path: &str) -> bool {
-    // No client sends these in a path as they are.
-    let is_odd = path.contains(['[', '^', '|', '\\']);
-    let is_any = [".*", ".+", "("].iter().any(|it| path.contains(it));
-    is_odd || is_any || path.ends_with("/*") || path.ends_with('$')
 }
 
 #[cfg(test)]

@@ -79,6 +79,11 @@ impl ClaimedTls {
         self.listed.get(host.as_str()).map_or(&self.secrets, Option::as_slice)
     }
 
+    /// Whether an entry lists a host.
+    pub fn lists(&self, host: &HostName) -> bool {
+        self.listed.contains_key(host.as_str())
+    }
+
     /// All Secrets in order, each once.
     pub fn secrets(&self) -> &[ObjectName] {
         &self.secrets
@@ -93,8 +98,8 @@ impl ClaimedTls {
     pub(super) fn is_same_for(&self, other: &Self, host: &HostName, are_all_same: bool) -> bool {
         match (self.listed.get(host.as_str()), other.listed.get(host.as_str())) {
             (None, None) => are_all_same,
-            (Some(one), Some(other)) => one == other,
-            _ => self.secrets_of(host) == other.secrets_of(host),
+            // Whether an entry lists the host is told as well.
+            (one, other) => one == other,
         }
     }
 }

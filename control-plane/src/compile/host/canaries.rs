@@ -78,7 +78,7 @@ impl Claims {
     /// Attaches a canary to the locations of the host; there are none if no other Ingress has the host.
     pub(super) fn canary(&self, claim: &Claim) -> Part {
         let mut part = Part { looked_at: 1, ..Part::default() };
-        part.faults.extend(self.told_of_settings(claim, None));
+        part.faults.extend(self.told_of_settings(claim));
         if let Some(alternative) = claim.default_backend.as_ref().filter(|_| self.is_catch_all()) {
             self.attach_everywhere(claim, alternative, &mut part);
         }

@@ -107,8 +107,7 @@ impl Claims {
         let asks_for_www = asks_for_www && has_declared();
         let app_root = AppRoot::of(claim, &policy, &won);
         part.touches_host = self.extras.note(claim, has_patterns, asks_for_www, app_root);
-        let lost = self.lost_restriction(claim, &won);
-        part.faults.extend(self.told_of_settings(claim, lost));
+        part.faults.extend(self.told_of_settings(claim));
         if !won.is_empty() {
             part.used.extend(claim.errors.clone());
             let mut policy = snippets::put(policy.into_owned(), claim, self.of_hosts().as_deref());
@@ -119,9 +118,7 @@ impl Claims {
             let of_host = self.leave_to_host(claim, &mut policy);
             let of_name = self.fill_name(claim, &mut policy);
             part.faults.extend(of_name.as_ref().map(|denial| self.told_of_name(denial)));
-            let of_lost = lost.and_then(|lost| self.denial_of(lost, claim));
-            let denied = of_host.or(of_name).or(of_lost);
-            part.route = Some(route(claim, policy, won, denied));
+            part.route = Some(route(claim, policy, won, of_host.or(of_name)));
         }
         part.faults.extend(self.told_of_denial(claim));
         part.faults.extend(self.told_of_certificates(claim));

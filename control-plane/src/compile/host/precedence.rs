@@ -3,20 +3,22 @@
 //! A change of who decides, or of what, costs as many looks as there are Ingresses that say something of it; any other change
 //! costs one.
 //!
-//! What an Ingress says and does not get because of another one is a problem of the one that loses it. What would keep
-//! clients out is not lost that way: the Ingress' own paths answer 503 instead
-//! (docs/adr/006-deny-rather-than-drop.md).
+//! What an Ingress says and does not get because of another one is a problem of the one that loses it. It is not denied
+//! for that, whatever it would keep out: in ingress-nginx it never did (docs/adr/006-deny-rather-than-drop.md).
 
 use std::sync::Arc;
 
 use shared::few::FewOf;
-use shared::policy::ClientCertificates;
-use shared::resource::{Denial, Path};
+use shared::policy::{ClientCertificates, ClientVerification, Shortcut};
 
 use super::part::{PartFault, Spot};
-use super::{Claims, lost_access, snippets};
+use super::{Claims, snippets};
+use crate::annotations::OfHosts;
 use crate::compile::claim::{Age, Claim};
 use crate::problem::Severity;
+
+/// From this strictness on some certificates are refused.
+const REFUSING: u8 = 2;
 
 /// A setting of a whole host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -105,6 +107,25 @@ impl Setting {
         }
     }
 
+    /// Whether an Ingress refuses some clients by it.
+    fn keeps_out(self, claim: &Claim) -> bool {
+        let serving = &claim.parsed.serving;
+        match self {
+            Self::ClientCertificates => {
+                claim.client_certificates().is_some_and(|asked| strictness(&asked) >= REFUSING)
+            }
+            Self::Snippet => {
+                let refuses = |it: &Shortcut| it.status >= 400;
+                serving.of_hosts.as_ref().and_then(OfHosts::restrictions).is_some()
+                    || serving.host.shortcuts.iter().any(|all| {
+                        let blocks = all.blocks.iter().flat_map(|block| &block.shortcuts);
+                        all.shortcuts.iter().chain(blocks).any(refuses)
+                    })
+            }
+            _ => false,
+        }
+    }
+
     /// Whether an Ingress loses something against the first one.
     fn is_lost(self, claims: &Claims, claim: &Claim, first: &Claim) -> bool {
         match self {
@@ -113,10 +134,11 @@ impl Setting {
                 let known = list(first);
                 list(claim).iter().any(|alias| **alias != *claims.host.as_str() && !known.contains(alias))
             }
-            // Without a Secret it only asks for TLS, which the host has.
+            // Without a Secret it only asks for TLS, which the host has; one of an entry for other hosts is not lost here.
             Self::Certificates => {
                 let used = first.tls.secrets_of(&claims.host);
-                claim.tls.secrets_of(&claims.host).iter().any(|secret| !used.contains(secret))
+                claim.tls.lists(&claims.host)
+                    && claim.tls.secrets_of(&claims.host).iter().any(|secret| !used.contains(secret))
             }
             Self::Snippet => snippets::says_something(claim) && !self.is_same(claims, claim, first),
             _ => !self.is_same(claims, claim, first),
@@ -138,13 +160,23 @@ fn differing(one: Option<ClientCertificates>, other: Option<ClientCertificates>)
     let tells = |it: &ClientCertificates| it.tells_certificate == Some(true);
     let all = [
         ("auth-tls-secret", one.authorities != other.authorities),
-        ("auth-tls-verify-client", lost_access::strictness(&one) != lost_access::strictness(&other)),
+        ("auth-tls-verify-client", strictness(&one) != strictness(&other)),
         ("auth-tls-verify-depth", one.depth.max(1) != other.depth.max(1)),
         ("auth-tls-match-cn", one.match_cn != other.match_cn),
         ("auth-tls-error-page", one.error_page != other.error_page),
         ("auth-tls-pass-certificate-to-upstream", tells(&one) != tells(&other)),
     ];
     all.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+}
+
+/// How much is asked of clients, in ascending order.
+fn strictness(certificates: &ClientCertificates) -> u8 {
+    match certificates.verification() {
+        ClientVerification::Off => 0,
+        ClientVerification::OptionalNoCa => 1,
+        ClientVerification::Optional => REFUSING,
+        ClientVerification::On | ClientVerification::Unspecified => 3,
+    }
 }
 
 impl Claims {
@@ -190,40 +222,8 @@ impl Claims {
         }
     }
 
-    /// What keeps clients out and is lost, if the paths of the Ingress would be open because of that.
-    pub(super) fn lost_restriction(&self, claim: &Claim, won: &[Path]) -> Option<Setting> {
-        let lost = |setting: Setting| {
-            let first = self.decider_of(setting).filter(|first| first.age != claim.age)?;
-            let is_open = self.saying(setting).contains(&claim.age)
-                && match setting {
-                    Setting::Snippet => lost_access::of_snippet(claim, first, won),
-                    // Nobody is let in at all where authorities are missing.
-                    Setting::ClientCertificates => {
-                        self.forbids().is_none() && lost_access::of_certificates(claim, first)
-                    }
-                    _ => false,
-                };
-            is_open.then_some(setting)
-        };
-        if won.is_empty() {
-            return None;
-        }
-        [Setting::ClientCertificates, Setting::Snippet].into_iter().find_map(lost)
-    }
-
-    /// Why the paths of an Ingress answer 503 that loses this.
-    pub(super) fn denial_of(&self, lost: Setting, claim: &Claim) -> Option<Denial> {
-        let first = self.decider_of(lost)?;
-        let who = self.decides(lost, claim, first);
-        Some(Denial { reason: format!("Ingress {}: {who}", claim.name) })
-    }
-
-    /// The faults of an Ingress that says what another one decides. `denied`: its paths answer 503 for that.
-    pub(super) fn told_of_settings(
-        &self,
-        claim: &Claim,
-        denied: Option<Setting>,
-    ) -> impl Iterator<Item = PartFault> {
+    /// The faults of an Ingress that says what another one decides.
+    pub(super) fn told_of_settings(&self, claim: &Claim) -> impl Iterator<Item = PartFault> {
         Setting::ALL.into_iter().filter_map(move |setting| {
             if !self.saying(setting).contains(&claim.age) {
                 return None;
@@ -233,15 +233,12 @@ impl Claims {
             if is_moot || !setting.is_lost(self, claim, first) {
                 return None;
             }
-            let (severity, effect) = match denied == Some(setting) {
-                true => (
-                    Severity::Unsupported,
-                    "keeps clients out there, and does not count, so its paths of that host answer 503",
-                ),
-                false => (Severity::Overridden, "does not count there"),
+            let effect = match setting.keeps_out(claim) {
+                true => "does not count there, and whom it would keep out is let in, as in ingress-nginx",
+                false => "does not count there",
             };
             let reason = format!("{}: this one {effect}", self.decides(setting, claim, first));
-            Some(PartFault { spot: setting.spot(self, claim, first), severity, reason })
+            Some(PartFault { spot: setting.spot(self, claim, first), severity: Severity::Overridden, reason })
         })
     }
 

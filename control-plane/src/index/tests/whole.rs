@@ -167,7 +167,7 @@ fn lose(host: &HostName, mains: &[&Claim], outcome: &mut Outcome) {
     let mut secrets = mains.iter().filter(|it| it.tls.is_configured() && host.as_str() != CATCH_ALL);
     if let Some(first) = secrets.next() {
         let used = first.tls.secrets_of(host);
-        for claim in secrets {
+        for claim in secrets.filter(|it| it.tls.lists(host)) {
             let lost = claim.tls.secrets_of(host).iter().find(|secret| !used.contains(secret));
             lost.into_iter().for_each(|secret| outcome.tell(claim, &claim.tls.field(secret), "decides on"));
         }
