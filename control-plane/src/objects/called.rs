@@ -3,7 +3,7 @@
 use shared::name::ObjectName;
 
 /// The suffix of Services' names.
-pub const DOMAIN: &str = ".svc.cluster.local";
+const DOMAIN: &str = ".svc.cluster.local";
 
 /// A Service that is called by name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -32,5 +32,10 @@ impl Called {
         let (name, namespace) = host.strip_suffix(DOMAIN)?.split_once('.')?;
         let is_one = !name.is_empty() && !namespace.is_empty() && !namespace.contains('.');
         is_one.then(|| Self { service: ObjectName::new(namespace, name), port })
+    }
+
+    /// The name that is resolved.
+    pub fn host(&self) -> String {
+        format!("{}.{}{DOMAIN}", self.service.name, self.service.namespace)
     }
 }

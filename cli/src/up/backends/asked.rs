@@ -2,66 +2,50 @@
 
 use std::net::SocketAddr;
 
-use control_plane::objects::called::{Called, DOMAIN};
+use control_plane::objects::called::Called;
 use control_plane::objects::{EndpointSlice, Ingress, Service};
-use shared::name::ObjectName;
 
 /// Annotation of an Ingress with a URL to call.
 const AUTH_URL: &str = "nginx.ingress.kubernetes.io/auth-url";
 
-/// A Service that is called by name.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Asked {
-    pub(super) service: ObjectName,
-    pub(super) port: u16,
+/// The Service that an Ingress calls; `None`: none, or a host that DNS knows, or one that depends on the request.
+pub(super) fn by(ingress: &Ingress) -> Option<Called> {
+    Called::of(ingress.metadata.annotations.get(AUTH_URL)?)
 }
 
-impl Asked {
-    /// The Service that an Ingress calls; `None`: none, or a host that DNS knows, or one that depends on the request.
-    pub(super) fn of(ingress: &Ingress) -> Option<Self> {
-        let Called { service, port } = Called::of(ingress.metadata.annotations.get(AUTH_URL)?)?;
-        Some(Self { service, port })
+/// The addresses of a Service that is called, from its slices.
+///
+/// # Errors
+/// Why it has none.
+pub(super) fn addresses<'a>(
+    called: &Called,
+    service: Option<&Service>,
+    slices: impl Iterator<Item = &'a EndpointSlice>,
+) -> Result<Vec<SocketAddr>, String> {
+    let Called { service: name, port } = called;
+    let spec = &service.ok_or_else(|| format!("Service {name} is not in the folder"))?.spec;
+    if spec.kind == "ExternalName" {
+        return Err(format!("Service {name} is an external name, which is not followed here"));
     }
-
-    /// The name that is resolved.
-    pub(super) fn host(&self) -> String {
-        format!("{}.{}{DOMAIN}", self.service.name, self.service.namespace)
+    let listed = spec.ports.iter().find(|it| it.port == i32::from(*port));
+    // For a headless Service ports are not translated: pods are called at the given port.
+    let is_headless = spec.cluster_ip == "None";
+    if listed.is_none() && !is_headless {
+        return Err(format!("Service {name} has no port {port}"));
     }
-
-    /// Its addresses, from the slices of its Service.
-    ///
-    /// # Errors
-    /// Why it has none.
-    pub(super) fn addresses<'a>(
-        &self,
-        service: Option<&Service>,
-        slices: impl Iterator<Item = &'a EndpointSlice>,
-    ) -> Result<Vec<SocketAddr>, String> {
-        let Self { service: name, port } = self;
-        let spec = &service.ok_or_else(|| format!("Service {name} is not in the folder"))?.spec;
-        if spec.kind == "ExternalName" {
-            return Err(format!("Service {name} is an external name, which is not followed here"));
-        }
-        let listed = spec.ports.iter().find(|it| it.port == i32::from(*port));
-        // For a headless Service ports are not translated: pods are called at the given port.
-        let is_headless = spec.cluster_ip == "None";
-        if listed.is_none() && !is_headless {
-            return Err(format!("Service {name} has no port {port}"));
-        }
-        let mut addresses = Vec::new();
-        for slice in slices {
-            let named = slice.ports.iter().filter(|it| listed.is_some_and(|listed| listed.name == it.name));
-            let ports: Vec<_> = match is_headless {
-                true => vec![*port],
-                false => named.filter_map(|it| u16::try_from(it.port?).ok()).collect(),
-            };
-            let ips = slice.ready().filter_map(|address| address.parse().ok());
-            addresses.extend(ips.flat_map(|ip| ports.iter().map(move |port| SocketAddr::new(ip, *port))));
-        }
-        match addresses.is_empty() {
-            true => Err(format!("Service {name} has no endpoints")),
-            false => Ok(addresses),
-        }
+    let mut addresses = Vec::new();
+    for slice in slices {
+        let named = slice.ports.iter().filter(|it| listed.is_some_and(|listed| listed.name == it.name));
+        let ports: Vec<_> = match is_headless {
+            true => vec![*port],
+            false => named.filter_map(|it| u16::try_from(it.port?).ok()).collect(),
+        };
+        let ips = slice.ready().filter_map(|address| address.parse().ok());
+        addresses.extend(ips.flat_map(|ip| ports.iter().map(move |port| SocketAddr::new(ip, *port))));
+    }
+    match addresses.is_empty() {
+        true => Err(format!("Service {name} has no endpoints")),
+        false => Ok(addresses),
     }
 }
 
@@ -70,13 +54,14 @@ mod tests {
     use std::sync::Arc;
 
     use control_plane::objects::{Object, ObjectKind, json};
+    use shared::name::ObjectName;
 
     use super::*;
 
-    fn asked(url: &str) -> Option<Asked> {
+    fn asked(url: &str) -> Option<Called> {
         let mut ingress = Ingress::default();
         ingress.metadata.annotations.insert(AUTH_URL.to_owned(), url.to_owned());
-        Asked::of(&ingress)
+        by(&ingress)
     }
 
     #[test]
@@ -127,7 +112,7 @@ mod tests {
         let web = service(r#"{"ports":[{"name":"http","port":9000},{"name":"metrics","port":1}]}"#);
         let ports = slice(r#"[{"name":"metrics","port":1},{"name":"http","port":8080}]"#);
         let found = |service: Option<&Service>, slices: &[&EndpointSlice]| {
-            who.addresses(service, slices.iter().copied())
+            addresses(&who, service, slices.iter().copied())
                 .map(|it| it.iter().map(ToString::to_string).collect())
         };
         assert_eq!(found(Some(&web), &[&ports]), Ok(vec!["10.0.0.1:8080".to_owned()]));

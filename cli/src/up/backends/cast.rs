@@ -8,13 +8,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use control_plane::event::Event;
+use control_plane::objects::called::Called;
 use control_plane::objects::{
     EndpointSlice, Ingress, IngressBackend, Metadata, Object, ObjectKind, Service, SliceEndpoint, SlicePort,
 };
 use data_plane::local::Addresses;
 use shared::name::ObjectName;
 
-use super::asked::Asked;
+use super::asked;
 use super::outside::Pointer;
 
 /// Annotation or label of an EndpointSlice whose endpoints get demo backends.
@@ -35,7 +36,7 @@ pub(super) struct Cast {
     /// Number of Ingresses that refer to each Service.
     referred: BTreeMap<ObjectName, usize>,
     /// The Service that each Ingress calls by name.
-    asked: BTreeMap<ObjectName, Asked>,
+    asked: BTreeMap<ObjectName, Called>,
 }
 
 #[derive(Debug)]
@@ -71,9 +72,9 @@ impl Cast {
             }
             Object::Ingress(ingress) => {
                 let mut services = referred(ingress);
-                if let Some(asked) = Asked::of(ingress) {
-                    services.insert(asked.service.clone());
-                    self.asked.insert(name.clone(), asked);
+                if let Some(called) = asked::by(ingress) {
+                    services.insert(called.service.clone());
+                    self.asked.insert(name.clone(), called);
                 }
                 for service in &services {
                     *self.referred.entry(service.clone()).or_default() += 1;
@@ -119,13 +120,13 @@ impl Cast {
         complaints: &mut BTreeSet<String>,
     ) -> Addresses {
         let mut names = Addresses::new();
-        for (ingress, asked) in &self.asked {
-            let service = self.services.get(&asked.service).map(|service| &**service);
-            let own = self.slices.values().filter(|it| it.service.as_ref() == Some(&asked.service));
-            let slices = own.map(|it| &*it.slice).chain(played(&asked.service));
-            match asked.addresses(service, slices) {
+        for (ingress, called) in &self.asked {
+            let service = self.services.get(&called.service).map(|service| &**service);
+            let own = self.slices.values().filter(|it| it.service.as_ref() == Some(&called.service));
+            let slices = own.map(|it| &*it.slice).chain(played(&called.service));
+            match asked::addresses(called, service, slices) {
                 Ok(addresses) => {
-                    names.entry(asked.host().into()).or_default().insert(asked.port, addresses);
+                    names.entry(called.host().into()).or_default().insert(called.port, addresses);
                 }
                 Err(why) => {
                     complaints.insert(format!(
