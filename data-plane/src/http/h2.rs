@@ -22,10 +22,10 @@ use super::patience::hear_out;
 use super::peer::Peer;
 use crate::codec::frame::most_split;
 use crate::codec::guard::Limits as HeadLimits;
-use crate::codec::h2::{self, Abuse, Connection, Limits, Opened, Reason, wanted};
+use crate::codec::h2::{self, Abuse, Connection, Limits, Opened, Reason};
 use crate::codec::head::Framing;
 use crate::codec::hpack::block::FieldBlock;
-use crate::codec::stream::{FrameWriter, ROOM, Stream, make_room, poll_fill};
+use crate::codec::stream::{FrameWriter, Stream};
 use crate::http::server::Server;
 use crate::local::boxed::boxed;
 use crate::local::isolated::isolated;
@@ -345,20 +345,9 @@ impl<S: Stream> Serving<S> {
     /// Reads more. While nothing comes, the buffer is lent to others.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let Self { input, stream, server, received, .. } = self;
-        let buffers = &server.local.buffers;
-        if input.is_empty() && input.capacity() < ROOM / 2 {
-            // What came before may still be referred to.
-            buffers.give_input(std::mem::replace(input, buffers.input()));
-        }
-        make_room(input);
-        let wanted = wanted(input).saturating_sub(input.len());
-        input.reserve(wanted);
-        let read = poll_fill(stream, input, cx);
-        match &read {
-            Poll::Ready(Ok(bytes)) => *received += *bytes as u64,
-            Poll::Ready(Err(_)) => {}
-            Poll::Pending if input.is_empty() => buffers.give_input(std::mem::take(input)),
-            Poll::Pending => buffers.shrink(input),
+        let read = server.local.buffers.poll_frames(stream, input, cx);
+        if let Poll::Ready(Ok(bytes)) = &read {
+            *received += *bytes as u64;
         }
         read
     }

@@ -3,10 +3,14 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::io;
+use std::task::{Context, Poll};
 
 use bytes::BytesMut;
+use tokio::io::AsyncRead;
 
-use crate::codec::stream::ROOM;
+use crate::codec::h2::wanted;
+use crate::codec::stream::{ROOM, make_room, poll_fill};
 
 /// Number of buffers and texts kept for reuse; more than that are freed.
 const KEPT: usize = 64;
@@ -61,6 +65,33 @@ impl Buffers {
         if free.len() < KEPT && buffer.capacity() > 0 && buffer.capacity() <= KEPT_ROOM {
             free.push_back(buffer);
         }
+    }
+
+    /// Reads more of an HTTP/2 connection, behind what has come of its next frame; 0 at the end. While nothing comes, the
+    /// buffer is [lent](Self::lend) to others.
+    pub(crate) fn poll_frames(
+        &self,
+        stream: &mut (impl AsyncRead + Unpin),
+        input: &mut BytesMut,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if input.is_empty() && input.capacity() < ROOM / 2 {
+            // What came before may still be referred to.
+            self.give_input(std::mem::replace(input, self.input()));
+        }
+        make_room(input);
+        let wanted = wanted(input).saturating_sub(input.len());
+        input.reserve(wanted);
+        let read = poll_fill(stream, input, cx);
+        if read.is_pending() {
+            self.lend(input);
+        }
+        read
+    }
+
+    /// Gives up what a buffer does not need while more is waited for, which may take long.
+    pub(crate) fn lend(&self, input: &mut BytesMut) {
+        if input.is_empty() { self.give_input(std::mem::take(input)) } else { self.shrink(input) }
     }
 
     /// Reduces the capacity of a buffer that holds little data, possibly for long.

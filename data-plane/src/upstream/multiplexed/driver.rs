@@ -11,9 +11,9 @@ use tokio::io::AsyncWrite as _;
 use tracing::debug;
 
 use super::Multiplexed;
-use crate::codec::h2::{Client, Connection, Reason, wanted};
+use crate::codec::h2::{Client, Connection, Reason};
 use crate::codec::hpack::block::FieldBlock;
-use crate::codec::stream::{FrameWriter, ROOM, make_room, poll_fill};
+use crate::codec::stream::FrameWriter;
 use crate::local::Local;
 use crate::local::timer::Timer;
 use crate::upstream::wire::Wire;
@@ -160,25 +160,15 @@ impl Driver {
     /// Reads more; 0 at the end. While nothing comes, the buffer is lent to others.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let Self { input, wire, local, shared, .. } = self;
-        let buffers = &local.buffers;
         let read = match wire.poll_readable(cx)? {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(()) => {
-                if input.is_empty() && input.capacity() < ROOM / 2 {
-                    // What came before may still be referred to.
-                    buffers.give_input(std::mem::replace(input, buffers.input()));
-                }
-                make_room(input);
-                let wanted = wanted(input).saturating_sub(input.len());
-                input.reserve(wanted);
-                poll_fill(wire, input, cx)
+            Poll::Ready(()) => local.buffers.poll_frames(wire, input, cx),
+            Poll::Pending => {
+                local.buffers.lend(input);
+                Poll::Pending
             }
         };
-        match &read {
-            Poll::Ready(Ok(bytes)) => shared.received.set(shared.received.get() + *bytes as u64),
-            Poll::Ready(Err(_)) => {}
-            Poll::Pending if input.is_empty() => buffers.give_input(std::mem::take(input)),
-            Poll::Pending => buffers.shrink(input),
+        if let Poll::Ready(Ok(bytes)) = &read {
+            shared.received.set(shared.received.get() + *bytes as u64);
         }
         read
     }
