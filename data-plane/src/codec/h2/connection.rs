@@ -20,6 +20,8 @@ use crate::codec::hpack::encode;
 pub(crate) use receive::wanted;
 use receive::{Head, Incoming};
 
+#[cfg(any(test, feature = "fuzz"))]
+mod both;
 pub(crate) mod client;
 mod receive;
 mod send;

@@ -1,13 +1,12 @@
 //! Any bytes of a server: however they are split, the same happens, and the books balance.
 
 use std::collections::BTreeMap;
-use std::io::IoSlice;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
 
 use super::{Client, Connection, Cut, Limits, Reason};
-use crate::codec::h2::outgoing::SLICES;
+use crate::codec::h2::connection::both;
 use crate::codec::head::Fields;
 use crate::codec::hpack::block::FieldBlock;
 use crate::codec::hpack::encode;
@@ -41,18 +40,13 @@ struct Outcome {
 
 /// Frames of a server, behind its settings.
 pub fn responses(data: &[u8]) {
-    let whole = run(&[data]);
-    let at = data.first().map_or(0, |at| usize::from(*at) * 7 % (data.len() + 1));
-    let (first, second) = data.split_at(at);
-    assert_eq!(run(&[first, second]), whole);
-    let bytewise: Vec<&[u8]> = data.chunks(1).collect();
-    assert_eq!(run(&bytewise), whole);
+    both::in_any_pieces(data, run);
 }
 
 fn run(parts: &[&[u8]]) -> Outcome {
     let now = shared::clock::now();
     let (mut connection, mut fields) = (Connection::of_client(LIMITS), FieldBlock::default());
-    let (mut input, mut end, mut written) = (BytesMut::from(SETTINGS), None, Vec::new());
+    let (mut input, mut end) = (BytesMut::from(SETTINGS), None);
     assert!(matches!(connection.receive(&mut input, &mut fields, now), Ok(None)));
     let streams: Vec<_> = (0..CALLS).filter_map(|number| ask(&mut connection, number)).collect();
     assert_eq!(streams, [1, 3, 5, 7]);
@@ -75,7 +69,7 @@ fn run(parts: &[&[u8]]) -> Outcome {
     }
     assert!(connection.streams.is_empty() && connection.open == 0);
     connection.widen();
-    write(&mut connection, &mut written);
+    let written = both::written(&mut connection, 5_000);
     Outcome { end, is_closing, answers, written }
 }
 
@@ -120,17 +114,5 @@ fn answer(connection: &mut Connection<Client>, stream: u32) -> Answer {
             Poll::Pending => {}
         }
         return answer;
-    }
-}
-
-fn write(connection: &mut Connection<Client>, written: &mut Vec<u8>) {
-    while !connection.is_written() {
-        let mut slices = [IoSlice::new(&[]); SLICES];
-        let count = connection.slices(&mut slices);
-        let before = written.len();
-        slices[..count].iter().for_each(|slice| written.extend_from_slice(slice));
-        let some = (written.len() - before).min(5_000);
-        written.truncate(before + some);
-        connection.wrote(some);
     }
 }

@@ -1,27 +1,21 @@
-use std::io::IoSlice;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
+use test_kit::client::frames::{
+    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PREFACE, RESET, SETTINGS, WINDOW_UPDATE, frame,
+};
 
 use super::*;
 use crate::codec::frame::ACK;
 use crate::codec::h2::connection::AT_ONCE;
-use crate::codec::h2::outgoing::{SETTINGS, SLICES};
+use crate::codec::h2::connection::both::{self, Said, number, setting, written};
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const LIMITS: Limits = Limits { stream: 100_000, window: 200_000, list: 4_000, block: 20_000 };
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
 const PRIORITY: u8 = 2;
-const RST_STREAM: u8 = 3;
 const PUSH_PROMISE: u8 = 5;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
 const BOTH: u8 = END_STREAM | END_HEADERS;
 
 /// `:status` 200 and 204, and 103, without more fields.
@@ -31,24 +25,8 @@ const EARLY: &[u8] = b"\x08\x03103";
 /// `GET / HTTP/2`.
 const GET: &[u8] = &[0x82, 0x86, 0x84];
 
-/// A frame: type, flags, stream, payload.
-type Said = (u8, u8, u32, Vec<u8>);
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = (payload.len() as u32).to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
-fn number(value: u32) -> [u8; 4] {
-    value.to_be_bytes()
-}
-
-fn setting(id: u16, value: u32) -> Vec<u8> {
-    [&id.to_be_bytes()[..], &value.to_be_bytes()].concat()
-}
-
 fn reset(stream: u32, reason: Reason) -> Said {
-    (RST_STREAM, 0, stream, number(reason.0).to_vec())
+    (RESET, 0, stream, number(reason.0).to_vec())
 }
 
 /// A server, and the connection that asks it.
@@ -100,30 +78,8 @@ impl Server {
     /// What was written since the last call.
     fn said(&mut self) -> Vec<Said> {
         self.connection.widen();
-        let mut all = self.written();
-        if all.starts_with(PREFACE) {
-            all.drain(..PREFACE.len());
-        }
-        let (mut said, mut rest) = (Vec::new(), &all[..]);
-        while let [_, a, b, kind, flags, c, d, e, f, behind @ ..] = rest {
-            let (payload, next) = behind.split_at(usize::from(u16::from_be_bytes([*a, *b])));
-            said.push((*kind, *flags, u32::from_be_bytes([*c, *d, *e, *f]), payload.to_vec()));
-            rest = next;
-        }
-        assert!(rest.is_empty());
-        said
-    }
-
-    fn written(&mut self) -> Vec<u8> {
-        let mut all = Vec::new();
-        while !self.connection.is_written() {
-            let mut slices = [IoSlice::new(&[]); SLICES];
-            let count = self.connection.slices(&mut slices);
-            slices[..count].iter().for_each(|slice| all.extend_from_slice(slice));
-            let length = slices[..count].iter().map(|slice| slice.len()).sum();
-            self.connection.wrote(length);
-        }
-        all
+        let all = written(&mut self.connection, usize::MAX);
+        both::frames(all.strip_prefix(PREFACE).unwrap_or(&all))
     }
 
     /// The status of a response.
@@ -155,7 +111,7 @@ impl Server {
 #[test]
 fn a_connection_begins_with_a_preface_and_settings() {
     let mut server = Server::new();
-    assert!(server.written().starts_with(PREFACE));
+    assert!(written(&mut server.connection, usize::MAX).starts_with(PREFACE));
     let mut server = Server::new();
     let told = [setting(2, 0), setting(4, 100_000), setting(6, 4_000)].concat();
     let widened = (WINDOW_UPDATE, 0, 0, number(200_000 - 65_535).to_vec());
@@ -325,10 +281,10 @@ fn what_ends_a_connection() {
         (Reason::PROTOCOL_ERROR, frame(HEADERS, BOTH, 2, OK)),
         (Reason::PROTOCOL_ERROR, frame(PUSH_PROMISE, END_HEADERS, 1, &[0, 0, 0, 2, 0x82])),
         (Reason::PROTOCOL_ERROR, frame(PRIORITY, 0, 0, &[0; 5])),
-        (Reason::PROTOCOL_ERROR, frame(RST_STREAM, 0, 5, &[0; 4])),
+        (Reason::PROTOCOL_ERROR, frame(RESET, 0, 5, &[0; 4])),
         (Reason::PROTOCOL_ERROR, [frame(GOAWAY, 0, 0, &[0; 8]), goaway(1)].concat()),
         (Reason::FRAME_SIZE_ERROR, frame(GOAWAY, 0, 0, &[0; 7])),
-        (Reason::FRAME_SIZE_ERROR, frame(RST_STREAM, 0, 1, &[0; 3])),
+        (Reason::FRAME_SIZE_ERROR, frame(RESET, 0, 1, &[0; 3])),
         (Reason::COMPRESSION_ERROR, frame(HEADERS, BOTH, 1, &[0x80])),
     ] {
         let mut server = Server::asked();
@@ -347,7 +303,7 @@ fn goaway(last: u32) -> Vec<u8> {
 
 #[test]
 fn calls_that_were_not_heeded() {
-    for bytes in [frame(RST_STREAM, 0, 3, &number(Reason::REFUSED_STREAM.0)), goaway(1)] {
+    for bytes in [frame(RESET, 0, 3, &number(Reason::REFUSED_STREAM.0)), goaway(1)] {
         let mut server = Server::asked();
         assert_eq!(server.send(&bytes), Ok(()));
         assert_eq!((server.head(3), server.head(1)), (Poll::Ready(Err(Cut::Untouched)), Poll::Pending));
@@ -357,10 +313,10 @@ fn calls_that_were_not_heeded() {
     let mut server = Server::asked();
     server.frame(HEADERS, END_HEADERS, 3, OK);
     server.frame(DATA, 0, 3, b"hello");
-    server.frame(RST_STREAM, 0, 3, &number(Reason::REFUSED_STREAM.0));
+    server.frame(RESET, 0, 3, &number(Reason::REFUSED_STREAM.0));
     assert_eq!(server.head(3), Poll::Ready(Ok(200)));
     assert_eq!(server.read(3), (b"hello".to_vec(), Poll::Ready(Err(Cut::Gone))), "what has come is read");
-    server.frame(RST_STREAM, 0, 1, &number(Reason::CANCEL.0));
+    server.frame(RESET, 0, 1, &number(Reason::CANCEL.0));
     assert_eq!(server.head(1), Poll::Ready(Err(Cut::Gone)));
     // A goodbye may come in two parts, and what was begun ends.
     let mut server = Server::asked();
@@ -378,7 +334,7 @@ fn a_complete_response_is_one_though_its_stream_is_reset() {
         let mut server = Server::asked();
         server.frame(HEADERS, END_HEADERS, 3, OK);
         server.frame(DATA, END_STREAM, 3, b"enough");
-        server.frame(RST_STREAM, 0, 3, &number(reason.0));
+        server.frame(RESET, 0, 3, &number(reason.0));
         assert!(server.connection.data(3, Bytes::from_static(b"more"), true).is_err());
         server.connection.lose();
         assert_eq!(server.head(3), Poll::Ready(Ok(200)));
@@ -399,7 +355,7 @@ fn what_comes_late_costs_no_window_and_no_connection() {
         server.frame(DATA, 0, 1, &[0; 16_000]);
         server.frame(HEADERS, BOTH, 1, b"\x40\x01a\x01b");
         server.frame(WINDOW_UPDATE, 0, 1, &number(1));
-        server.frame(RST_STREAM, 0, 1, &number(8));
+        server.frame(RESET, 0, 1, &number(8));
         assert!(server.said().iter().all(|it| (it.0, it.2) == (WINDOW_UPDATE, 0)));
     }
     assert_eq!(server.connection.unread(), 0);
@@ -421,7 +377,7 @@ fn windows_open_as_responses_are_read() {
     assert!(server.said().iter().any(|it| (it.0, it.2) == (WINDOW_UPDATE, 1)));
     // What an endpoint that has reset it has sent is held until it is read or dropped.
     server.frame(DATA, 0, 1, &[0; 10_000]);
-    server.frame(RST_STREAM, 0, 1, &number(8));
+    server.frame(RESET, 0, 1, &number(8));
     assert_eq!((server.connection.poll_unread(1, &cx), server.connection.unread()), (10_000, 10_000));
     server.connection.drop_call(1);
     assert_eq!(server.connection.unread(), 0);
@@ -510,7 +466,7 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
         1 => (stream.clone(), any::<u16>()).prop_map(|(s, by)| frame(WINDOW_UPDATE, 0, s, &number(by.into()))),
         1 => (0_u16..7, 0_u32..100_000).prop_map(|(id, value)| frame(SETTINGS, 0, 0, &setting(id, value))),
         1 => (stream.clone(), prop_oneof![Just(0), Just(7), Just(8)])
-            .prop_map(|(stream, reason)| frame(RST_STREAM, 0, stream, &number(reason))),
+            .prop_map(|(stream, reason)| frame(RESET, 0, stream, &number(reason))),
         1 => stream.clone().prop_map(goaway),
         1 => (any::<u8>(), any::<u8>(), stream, prop::collection::vec(any::<u8>(), 0..20))
             .prop_map(|(kind, flags, stream, payload)| frame(kind, flags, stream, &payload)),

@@ -1,13 +1,12 @@
 //! Any bytes after a preface: however they are split, the same happens, and the books balance.
 
 use std::collections::BTreeMap;
-use std::io::IoSlice;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
 
 use super::{Connection, Limits, Opened, Reason, Server};
-use crate::codec::h2::outgoing::SLICES;
+use crate::codec::h2::connection::both;
 use crate::codec::head::Known;
 use crate::codec::hpack::block::FieldBlock;
 use crate::codec::hpack::encode;
@@ -29,19 +28,14 @@ struct Outcome {
 
 /// Frames of a client, behind a preface.
 pub fn connection(data: &[u8]) {
-    let whole = run(&[data]);
-    let at = data.first().map_or(0, |at| usize::from(*at) * 7 % (data.len() + 1));
-    let (first, second) = data.split_at(at);
-    assert_eq!(run(&[first, second]), whole);
-    let bytewise: Vec<&[u8]> = data.chunks(1).collect();
-    assert_eq!(run(&bytewise), whole);
+    both::in_any_pieces(data, run);
 }
 
 fn run(parts: &[&[u8]]) -> Outcome {
     let now = shared::clock::now();
     let (mut connection, mut fields) = (Connection::new(4, LIMITS, now), FieldBlock::default());
     let mut input = BytesMut::from(PREFACE);
-    let (mut opened, mut end, mut written) = (Vec::new(), None, Vec::new());
+    let (mut opened, mut end) = (Vec::new(), None);
     for part in [&[][..]].iter().chain(parts) {
         input.extend_from_slice(part);
         while end.is_none() {
@@ -77,7 +71,7 @@ fn run(parts: &[&[u8]]) -> Outcome {
     assert!(connection.streams.is_empty() && connection.open == 0);
     assert!(opened.len() <= connection.role.opened as usize);
     connection.widen();
-    write(&mut connection, &mut written);
+    let written = both::written(&mut connection, 5_000);
     Outcome { opened, end, bodies, written }
 }
 
@@ -108,16 +102,4 @@ fn respond(connection: &mut Connection<Server>, it: Opened, number: usize) {
         }
         _ => Ok(()),
     };
-}
-
-fn write(connection: &mut Connection<Server>, written: &mut Vec<u8>) {
-    while !connection.is_written() {
-        let mut slices = [IoSlice::new(&[]); SLICES];
-        let count = connection.slices(&mut slices);
-        let before = written.len();
-        slices[..count].iter().for_each(|slice| written.extend_from_slice(slice));
-        let some = (written.len() - before).min(5_000);
-        written.truncate(before + some);
-        connection.wrote(some);
-    }
 }

@@ -1,52 +1,30 @@
-use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
+use test_kit::client::frames::{
+    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PREFACE, RESET, SETTINGS, WINDOW_UPDATE, frame,
+};
 
 use super::*;
 use crate::codec::frame::ACK;
 use crate::codec::h2::connection::AT_ONCE;
-use crate::codec::h2::outgoing::{SETTINGS, SLICES};
+use crate::codec::h2::connection::both::{self, Said, number, setting, written};
 use crate::codec::head::Known;
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const LIMITS: Limits = Limits { stream: 100_000, window: 200_000, list: 4_000, block: 128 * 1024 };
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
 const PRIORITY: u8 = 2;
-const RST_STREAM: u8 = 3;
 const PUSH_PROMISE: u8 = 5;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
 const BOTH: u8 = END_STREAM | END_HEADERS;
 const PADDED: u8 = 8;
 
 /// `GET / HTTP/1.1`, `POST /`, both without more fields.
 const GET: &[u8] = &[0x82, 0x86, 0x84];
 const POST: &[u8] = &[0x83, 0x86, 0x84];
-
-/// A frame: type, flags, stream, payload.
-type Said = (u8, u8, u32, Vec<u8>);
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = (payload.len() as u32).to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
-fn number(value: u32) -> [u8; 4] {
-    value.to_be_bytes()
-}
-
-fn setting(id: u16, value: u32) -> Vec<u8> {
-    [&id.to_be_bytes()[..], &value.to_be_bytes()].concat()
-}
 
 /// A client, and the connection that it talks to.
 struct Client {
@@ -95,22 +73,7 @@ impl Client {
     /// What was written since the last call.
     fn said(&mut self) -> Vec<Said> {
         self.connection.widen();
-        let mut all = Vec::new();
-        while !self.connection.is_written() {
-            let mut slices = [IoSlice::new(&[]); SLICES];
-            let count = self.connection.slices(&mut slices);
-            slices[..count].iter().for_each(|slice| all.extend_from_slice(slice));
-            let length = slices[..count].iter().map(|slice| slice.len()).sum();
-            self.connection.wrote(length);
-        }
-        let (mut said, mut rest) = (Vec::new(), &all[..]);
-        while let [_, a, b, kind, flags, c, d, e, f, behind @ ..] = rest {
-            let (payload, next) = behind.split_at(usize::from(u16::from_be_bytes([*a, *b])));
-            said.push((*kind, *flags, u32::from_be_bytes([*c, *d, *e, *f]), payload.to_vec()));
-            rest = next;
-        }
-        assert!(rest.is_empty());
-        said
+        both::frames(&written(&mut self.connection, usize::MAX))
     }
 
     fn respond(&mut self, stream: u32, is_end: bool) {
@@ -142,7 +105,7 @@ impl Wake for Woken {
 }
 
 fn reset(stream: u32, reason: Reason) -> Said {
-    (RST_STREAM, 0, stream, number(reason.0).to_vec())
+    (RESET, 0, stream, number(reason.0).to_vec())
 }
 
 fn widened(stream: u32, by: u32) -> Said {
@@ -183,8 +146,8 @@ fn what_ends_a_connection() {
         frame(HEADERS, BOTH | PADDED, 3, &[9, 0x82]),
         frame(PRIORITY, 0, 0, &[0; 5]),
         frame(PRIORITY, 0, 5, &[0, 0, 0, 5, 1]),
-        frame(RST_STREAM, 0, 0, &[0; 4]),
-        frame(RST_STREAM, 0, 3, &[0; 4]),
+        frame(RESET, 0, 0, &[0; 4]),
+        frame(RESET, 0, 3, &[0; 4]),
         frame(SETTINGS, 0, 1, &[]),
         frame(SETTINGS, 0, 0, &setting(2, 2)),
         frame(SETTINGS, 0, 0, &setting(5, 16_383)),
@@ -206,7 +169,7 @@ fn what_ends_a_connection() {
         frame(HEADERS, BOTH | PADDED, 3, &[]),
         frame(HEADERS, BOTH | 0x20, 3, &[0; 4]),
         frame(PRIORITY, 0, 5, &[0; 4]),
-        frame(RST_STREAM, 0, 1, &[0; 3]),
+        frame(RESET, 0, 1, &[0; 3]),
         frame(SETTINGS, 0, 0, &[0; 5]),
         frame(SETTINGS, ACK, 0, &[0; 6]),
         frame(PING, 0, 0, &[0; 7]),
@@ -271,7 +234,7 @@ fn what_ends_a_stream_alone() {
         assert_eq!(client.connection.unread(), 0);
         // What comes late for it is no error, and costs no window.
         for late in
-            [frame(DATA, 0, 1, &[0; 10_000]), frame(HEADERS, BOTH, 1, &[]), frame(RST_STREAM, 0, 1, &[0; 4])]
+            [frame(DATA, 0, 1, &[0; 10_000]), frame(HEADERS, BOTH, 1, &[]), frame(RESET, 0, 1, &[0; 4])]
         {
             assert_eq!(client.send(&late), Ok(vec![]));
         }
@@ -344,7 +307,7 @@ fn streams_beyond_the_limit_are_refused() {
     client.frame(HEADERS, END_HEADERS, 7, POST);
     assert_eq!(client.said(), [reset(7, Reason::REFUSED_STREAM)]);
     client.frame(DATA, 0, 7, b"late");
-    client.frame(RST_STREAM, 0, 3, &number(8));
+    client.frame(RESET, 0, 3, &number(8));
     client.open(BOTH, 9, GET);
     assert!(client.connection.is_cut(3) && client.connection.abuse().is_none());
     assert!(client.said().is_empty());
@@ -458,7 +421,7 @@ fn what_a_client_sends_on_a_stream_that_it_has_reset() {
     for is_noticed in [false, true] {
         let mut client = Client::greeted();
         client.open(END_HEADERS, 1, POST);
-        client.frame(RST_STREAM, 0, 1, &number(Reason::CANCEL.0));
+        client.frame(RESET, 0, 1, &number(Reason::CANCEL.0));
         if is_noticed {
             client.connection.drop_body(1);
             client.connection.drop_response(1);
@@ -510,7 +473,7 @@ fn who_writes_is_woken_when_the_last_handle_of_a_stream_is_gone() {
     let waker = Waker::from(Arc::clone(&woken));
     let mut client = Client::greeted();
     client.open(END_HEADERS, 1, POST);
-    client.frame(RST_STREAM, 0, 1, &number(Reason::CANCEL.0));
+    client.frame(RESET, 0, 1, &number(Reason::CANCEL.0));
     client.connection.wait(&Context::from_waker(&waker));
     client.connection.drop_body(1);
     assert!(!woken.0.load(Ordering::Relaxed));
@@ -589,8 +552,7 @@ fn a_client_that_reads_no_heads_is_not_read() {
 #[test]
 fn resets_at_once_are_not_read_on() {
     let mut client = Client::greeted();
-    let each =
-        |stream| [frame(HEADERS, BOTH, stream, GET), frame(RST_STREAM, 0, stream, &number(8))].concat();
+    let each = |stream| [frame(HEADERS, BOTH, stream, GET), frame(RESET, 0, stream, &number(8))].concat();
     let all: Vec<u8> = (0..1_000).flat_map(|number| each(2 * number + 1)).collect();
     let opened = client.send(&all).unwrap();
     assert_eq!((opened.len(), client.connection.abuse()), (200, Some(Abuse::Resets)));
@@ -626,7 +588,7 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
             .prop_map(|(stream, length, flags)| frame(DATA, flags, stream, &vec![3; length])),
         2 => (stream.clone(), any::<u16>()).prop_map(|(s, by)| frame(WINDOW_UPDATE, 0, s, &number(by.into()))),
         1 => (0_u32..100_000).prop_map(|size| frame(SETTINGS, 0, 0, &setting(4, size))),
-        1 => stream.clone().prop_map(|stream| frame(RST_STREAM, 0, stream, &number(8))),
+        1 => stream.clone().prop_map(|stream| frame(RESET, 0, stream, &number(8))),
         1 => (any::<u8>(), any::<u8>(), stream, prop::collection::vec(any::<u8>(), 0..20))
             .prop_map(|(kind, flags, stream, payload)| frame(kind, flags, stream, &payload)),
     ];
