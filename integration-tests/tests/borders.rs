@@ -149,6 +149,8 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/local/nonces.rs", &[Rustls]),
     ("data-plane/src/local/pipes*", &[Tokio]),
     ("data-plane/src/local/relay.rs", &[Tokio]),
+    // It reads frames of HTTP/2 into its buffers.
+    ("data-plane/src/local/buffers.rs", &[Tokio]),
     ("data-plane/src/local/stint.rs", &[Tokio]),
     ("data-plane/src/local*", &[]),
     ("data-plane/src/http*", &[Tokio, Hyper, Http, Rustls]),
