@@ -13,6 +13,7 @@ mod address;
 mod disk;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
+mod patience;
 mod replicas;
 mod retry;
 
@@ -35,7 +36,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use shared::clock;
 use shared::drain::{Phase, Watcher};
 use shared::kind::Lane;
-use shared::proto::config::{Goodbye, ProxyMessage, proxy_message};
+use shared::proto::config::{Goodbye, ProxyMessage, Receiving, proxy_message};
 use shared::telemetry::{Seldom, chain, without_links};
 use shared::tls::connect::Doubt;
 use shared::version::{Root, Seq};
@@ -53,6 +54,7 @@ use crate::table::apply::Audit;
 use address::AddressError;
 use certificate::{CertificateError, Enrolment, Holder};
 use disk::{Disk, FromDisk, Opening};
+use patience::{Patience, Verdict};
 use replicas::{Failed, Replicas, Url, Way};
 use retry::{End, Retry};
 use session::{Close, Identity, Session};
@@ -374,13 +376,13 @@ impl Subscription {
         leaving: &mut Watcher,
         complete: &Cell<Option<impl FnOnce()>>,
     ) -> Result<Way, Ended> {
-        let Way { address, channel, doubt, answers, mut inbound, greeted } = way;
+        let Way { address, channel, doubt, heard, answers, mut inbound, greeted } = way;
         self.doubt = doubt;
         let mut pending = VecDeque::new();
         if !greeted {
             pending.push_back(self.session.hello(&*writer.borrow()));
         }
-        let mut deadline = Instant::now() + WELCOME;
+        let mut patience = Patience::from(Instant::now(), WELCOME);
         let (mut is_parting, mut is_told) = (false, false);
         let mut moving = None;
         loop {
@@ -405,7 +407,7 @@ impl Subscription {
                 }
                 () = leaving.reached(Phase::Closing), if !is_parting => {
                     is_parting = true;
-                    pending.push_back(goodbye());
+                    pending.push_back(message(proxy_message::Message::Goodbye(Goodbye {})));
                 }
                 way = elsewhere(&mut moving), if !is_parting => {
                     self.asked = None;
@@ -418,7 +420,8 @@ impl Subscription {
                     if !was_welcome && self.session.is_welcome() {
                         self.welcomed(address, certificate.map(|it| (it, &channel)));
                     }
-                    deadline = Instant::now() + self.session.silence_limit().unwrap_or(WELCOME);
+                    heard.take();
+                    patience = Patience::from(Instant::now(), self.session.silence_limit().unwrap_or(WELCOME));
                     pending.extend(actions.say);
                     if let Some((after, reason)) = actions.moves
                         && moving.is_none()
@@ -439,8 +442,10 @@ impl Subscription {
                         return Err(close.into());
                     }
                 }
-                () = time::sleep_until(deadline) => {
-                    return Err(Ended::Silent(self.session.silence_limit().unwrap_or(WELCOME)));
+                () = time::sleep_until(patience.due()) => match patience.judge(Instant::now(), heard.take()) {
+                    Verdict::Wait => {}
+                    Verdict::Arrives => pending.push_back(message(proxy_message::Message::Receiving(Receiving {}))),
+                    Verdict::Silent => return Err(Ended::Silent(patience.limit())),
                 }
             }
         }
@@ -530,8 +535,8 @@ async fn part(answers: &mpsc::Sender<ProxyMessage>, pending: VecDeque<ProxyMessa
     tokio::task::yield_now().await;
 }
 
-fn goodbye() -> ProxyMessage {
-    ProxyMessage { message: Some(proxy_message::Message::Goodbye(Goodbye {})) }
+fn message(message: proxy_message::Message) -> ProxyMessage {
+    ProxyMessage { message: Some(message) }
 }
 
 #[cfg(test)]

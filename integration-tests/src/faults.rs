@@ -31,6 +31,8 @@ struct Weather {
     refusing: bool,
     /// Delay of bytes.
     delay: Duration,
+    /// Bytes a second of each connection to the client.
+    rate: Option<u32>,
     /// Nothing is forwarded, and nothing is closed.
     stalled: bool,
     /// A connection is cut after this many bytes to the client.
@@ -39,6 +41,8 @@ struct Weather {
     hold: Option<u64>,
 }
 
+/// How many pieces a slow link forwards in a second.
+const PIECES: usize = 20;
 /// The bit that is flipped in damaged data.
 const BIT: u8 = 0x10;
 
@@ -93,6 +97,11 @@ impl Relay {
     /// Delays bytes in both directions.
     pub fn delay(&self, delay: Duration) {
         self.weather.send_modify(|weather| weather.delay = delay);
+    }
+
+    /// Forwards no more than this many bytes a second to each client; `None`: as fast as they come.
+    pub fn rate(&self, rate: Option<u32>) {
+        self.weather.send_modify(|weather| weather.rate = rate);
     }
 
     /// Sets whether data is held back without closing anything.
@@ -192,7 +201,13 @@ async fn pump(
     let mut buffer = vec![0; 64 * 1024];
     let mut passed = 0;
     loop {
-        let read = from.read(&mut buffer).await?;
+        let rate = weather.borrow().rate.filter(|_| is_mortal);
+        // What is not read yet fills the window of the sender, as on a slow link.
+        let room = rate.map_or(buffer.len(), |rate| (rate as usize / PIECES).clamp(1, buffer.len()));
+        let read = from.read(&mut buffer[..room]).await?;
+        if rate.is_some() {
+            tokio::time::sleep(Duration::from_secs(1) / PIECES as u32).await;
+        }
         if read == 0 {
             return to.shutdown().await;
         }

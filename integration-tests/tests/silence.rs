@@ -98,6 +98,24 @@ async fn a_slow_stream_is_followed() {
     traffic.stop().await.assert_clean();
 }
 
+/// A resource is one message, and this one takes longer than a stream may be silent.
+#[tokio::test]
+async fn a_large_resource_gets_through_a_slow_link() {
+    let site = FolderSite::start(&[]).await;
+    let _one = site.origin("one").await;
+    let paths: Vec<String> = (0..450).map(|number| format!("/{}/{number}", "long".repeat(200))).collect();
+    let rules: Vec<_> = paths.iter().map(|path| (path.as_str(), "one")).collect();
+    site.folder.apply(&ingress("web", "a.test", &rules));
+    site.proxy.serves("a.test", &paths[449], "one").await;
+    let relay = Relay::start(site.control.listen()).await;
+    relay.rate(Some(20_000));
+    let proxy = DataPlane::start(relay.address()).await;
+    proxy.serves("a.test", &paths[449], "one").await;
+    assert!(relay.bytes_down() > 20_000 * 16, "{} bytes are there at once", relay.bytes_down());
+    assert_eq!(relay.connections(), 1, "slow is not silent");
+    site.control.inspect().await.in_sync(2).await;
+}
+
 #[tokio::test]
 async fn a_stopped_control_plane_is_no_matter_of_requests() {
     let mut site = FolderSite::start(&[]).await;

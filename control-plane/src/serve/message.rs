@@ -28,6 +28,8 @@ pub enum ProxyMessage {
     Ack(Ack),
     /// It shuts down: it must not be relied on any more.
     Goodbye,
+    /// It is receiving a long message.
+    Receiving,
     /// Counters, which nothing reads yet.
     Status,
     /// What it has on a lane.

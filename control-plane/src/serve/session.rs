@@ -33,7 +33,8 @@ use lane::{Answer, LaneCursor, Terms};
 const HELLO: Duration = Duration::from_secs(10);
 /// Interval of heartbeats, regardless of other messages: an idle lane may diverge while the other is busy.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
-/// A stream with unacknowledged chunks ends after this time without progress.
+/// A stream with unacknowledged chunks ends after this time without progress. A resource is one chunk, however large, so that
+/// the proxy receives it is progress, too: the next stream would have to begin it anew.
 const PROGRESS: Duration = Duration::from_secs(30);
 /// A full sync loses its slot after this time without progress.
 const SLOT: Duration = Duration::from_secs(2);
@@ -340,6 +341,11 @@ impl Session {
                 self.lane_mut(lane).inventory(inventory, head.lane(lane), now)
             }
             (_, ProxyMessage::Ack(ack)) => self.on_ack(ack, now, actions),
+            (_, ProxyMessage::Receiving) => {
+                self.live.receives(now);
+                self.config.receives(now);
+                Ok(())
+            }
             (_, ProxyMessage::Goodbye | ProxyMessage::Status | ProxyMessage::Unknown) => Ok(()),
         }
     }

@@ -35,6 +35,7 @@ const MESSAGE: &[Part] = &[
     part(3, "inventory", 1, INVENTORY),
     part(4, "status", 1, &[]),
     part(5, "goodbye", 1, &[]),
+    part(6, "receiving", 1, &[]),
 ];
 const HELLO: &[Part] = &[part(6, "capabilities", CAPABILITIES, &[]), part(7, "resume", LANES, RESUME)];
 const RESUME: &[Part] = &[part(5, "refused", REFUSALS_MAX, &[])];

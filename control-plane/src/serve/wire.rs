@@ -62,6 +62,7 @@ pub(super) fn read(message: config::ProxyMessage, budget: &Budget) -> Result<Pro
         Some(FromProxy::Inventory(inventory)) => ProxyMessage::Inventory(read_inventory(inventory)?),
         Some(FromProxy::Status(_)) => ProxyMessage::Status,
         Some(FromProxy::Goodbye(_)) => ProxyMessage::Goodbye,
+        Some(FromProxy::Receiving(_)) => ProxyMessage::Receiving,
         None => ProxyMessage::Unknown,
     })
 }

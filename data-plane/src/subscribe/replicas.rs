@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use shared::backoff::Backoff;
 use shared::clock;
 use shared::proto::config::{ControlMessage, ProxyMessage};
-use shared::tls::connect::{Doubt, Plain};
+use shared::tls::connect::{Doubt, Heard, Plain};
 use tokio::net::lookup_host;
 use tokio::sync::mpsc;
 use tokio::time;
@@ -67,6 +67,8 @@ pub(super) struct Way {
     pub(super) address: SocketAddr,
     pub(super) channel: Channel,
     pub(super) doubt: Option<Doubt>,
+    /// What is read from its connection.
+    pub(super) heard: Heard,
     pub(super) answers: mpsc::Sender<ProxyMessage>,
     pub(super) inbound: Streaming<ControlMessage>,
     /// Whether Hello was sent.
@@ -170,10 +172,12 @@ impl Replicas {
             None => None,
         };
         let doubt = connector.as_ref().map(|connector| connector.doubt());
+        let plain = Plain::to(address);
+        let heard = connector.as_ref().map_or_else(|| plain.heard(), |connector| connector.heard());
         let call = async {
             let channel = match connector {
                 Some(connector) => url.endpoint.connect_with_connector(connector).await?,
-                None => url.endpoint.connect_with_connector(Plain(address)).await?,
+                None => url.endpoint.connect_with_connector(plain).await?,
             };
             let (answers, outbound) = mpsc::channel(16);
             let hello = hello();
@@ -182,7 +186,7 @@ impl Replicas {
             hello.into_iter().for_each(|hello| _ = answers.try_send(hello));
             let mut client = ConfigStreamClient::new(channel.clone()).max_decoding_message_size(MESSAGE);
             let inbound = client.connect(ReceiverStream::new(outbound)).await?.into_inner();
-            Ok(Way { address, channel, doubt: doubt.clone(), answers, inbound, greeted })
+            Ok(Way { address, channel, doubt: doubt.clone(), heard, answers, inbound, greeted })
         };
         let called = time::timeout(limit, call).await;
         called.unwrap_or_else(|_| Err(Ended::Silent(limit))).map_err(|ended| {

@@ -198,7 +198,7 @@ const ROWS: &[Row] = &[
     Row(
         "time without an acknowledged chunk, any batch",
         &["serve::session::PROGRESS"],
-        &["silence_is_told_from_slowness"],
+        &["silence_is_told_from_slowness", "who_is_receiving_a_long_chunk_is_making_progress"],
     ),
     Row(
         "inventory of a returning proxy",

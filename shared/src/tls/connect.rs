@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -30,12 +30,16 @@ const ADDRESS: Duration = Duration::from_secs(2);
 pub struct Connector {
     config: Arc<ClientConfig>,
     doubt: Doubt,
+    heard: Heard,
     at: Option<SocketAddr>,
 }
 
 /// Connects to one address, without encryption.
-#[derive(Clone, Copy, Debug)]
-pub struct Plain(pub SocketAddr);
+#[derive(Clone, Debug)]
+pub struct Plain {
+    at: SocketAddr,
+    heard: Heard,
+}
 
 /// Records whether TLS failed on a connection, in the handshake or after it: in TLS 1.3 a client completes the
 /// handshake before the server has verified its certificate (RFC 8446 4.4.2.4, 6.2). The error of a call does not
@@ -63,17 +67,35 @@ impl Doubt {
     }
 }
 
-/// A connection that is checked for that.
+/// Counts the bytes that were read from a connection, so that a long message on a slow link can be told from silence.
+/// Clones share state.
+#[derive(Clone, Default, Debug)]
+pub struct Heard(Arc<AtomicU64>);
+
+impl Heard {
+    /// The number of bytes since this was last asked, of any clone.
+    pub fn take(&self) -> u64 {
+        self.0.swap(0, Ordering::Relaxed)
+    }
+}
+
+/// A connection that is watched for both.
 #[derive(Debug)]
-pub struct Watched {
-    stream: TlsStream<TcpStream>,
+pub struct Watched<S> {
+    stream: S,
     doubt: Doubt,
+    heard: Heard,
 }
 
 impl Connector {
     /// Whether TLS failed on its connections.
     pub fn doubt(&self) -> Doubt {
         self.doubt.clone()
+    }
+
+    /// What is read from its connections.
+    pub fn heard(&self) -> Heard {
+        self.heard.clone()
     }
 
     /// Connects to this address, regardless of the name in the URL.
@@ -85,12 +107,24 @@ impl Connector {
 
 impl From<ClientConfig> for Connector {
     fn from(config: ClientConfig) -> Self {
-        Self { config: Arc::new(config), doubt: Doubt::default(), at: None }
+        Self { config: Arc::new(config), doubt: Doubt::default(), heard: Heard::default(), at: None }
+    }
+}
+
+impl Plain {
+    /// Connects to this address.
+    pub fn to(at: SocketAddr) -> Self {
+        Self { at, heard: Heard::default() }
+    }
+
+    /// What is read from its connections.
+    pub fn heard(&self) -> Heard {
+        self.heard.clone()
     }
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<Watched>;
+    type Response = TokioIo<Watched<TlsStream<TcpStream>>>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 
@@ -99,7 +133,8 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let (tls, doubt) = (TlsConnector::from(Arc::clone(&self.config)), self.doubt.clone());
+        let tls = TlsConnector::from(Arc::clone(&self.config));
+        let (doubt, heard) = (self.doubt.clone(), self.heard.clone());
         let at = self.at;
         Box::pin(async move {
             let addresses = match at {
@@ -117,13 +152,13 @@ impl Service<Uri> for Connector {
             stream.set_nodelay(true)?;
             let name = ServerName::try_from(SERVER_NAME).map_err(io::Error::other)?;
             let stream = doubt.look(tls.connect(name, stream).await)?;
-            Ok(TokioIo::new(Watched { stream, doubt }))
+            Ok(TokioIo::new(Watched { stream, doubt, heard }))
         })
     }
 }
 
 impl Service<Uri> for Plain {
-    type Response = TokioIo<TcpStream>;
+    type Response = TokioIo<Watched<TcpStream>>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 
@@ -132,27 +167,29 @@ impl Service<Uri> for Plain {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let address = self.0;
+        let (address, heard) = (self.at, self.heard.clone());
         Box::pin(async move {
             let stream = first(&[address]).await?;
             stream.set_nodelay(true)?;
-            Ok(TokioIo::new(stream))
+            Ok(TokioIo::new(Watched { stream, doubt: Doubt::default(), heard }))
         })
     }
 }
 
-impl AsyncRead for Watched {
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.heard.0.fetch_add((buffer.filled().len() - before) as u64, Ordering::Relaxed);
         read.map(|done| self.doubt.look(done))
     }
 }
 
-impl AsyncWrite for Watched {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -201,7 +238,7 @@ async fn first(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
 mod tests {
     use bytes::Bytes;
     use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-    use tokio::io::AsyncReadExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
     use tokio_rustls::TlsAcceptor;
 
@@ -221,6 +258,17 @@ mod tests {
         let [leaf, root] = [leaf.der(), authority.der()].map(|der| Bytes::copy_from_slice(der));
         let key = crate::secret::kept(key.serialize_der());
         (Credentials { chain: vec![leaf, root.clone()], key }, root)
+    }
+
+    #[tokio::test]
+    async fn what_was_read_is_counted_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut plain = Plain::to(listener.local_addr().unwrap());
+        let (there, here) = tokio::join!(listener.accept(), plain.call(Uri::from_static("http://a.test")));
+        there.unwrap().0.write_all(b"twelve bytes").await.unwrap();
+        let mut came = Vec::new();
+        here.unwrap().into_inner().read_to_end(&mut came).await.unwrap();
+        assert_eq!((plain.heard().take(), plain.heard().take()), (12, 0));
     }
 
     /// Whether a client that connects and reads records a failure. `None`: the server hangs up at once.

@@ -100,7 +100,7 @@ pub(super) struct LaneCursor {
     held: bool,
     /// The proxy can report what it has.
     answers_inventory: bool,
-    /// When an acknowledgement last made progress, or the first chunk was sent.
+    /// When an acknowledgement last made progress, the first chunk was sent, or the proxy said that it is receiving.
     progress: Instant,
     /// Consecutive full syncs that ended in a wrong root.
     pub(super) strikes: u32,
@@ -430,7 +430,12 @@ impl LaneCursor {
         (asks || self.flights.iter().any(awaits)).then_some(self.progress)
     }
 
-    /// When an acknowledgement last made progress.
+    /// The proxy receives what was sent, on this lane or the other.
+    pub(super) fn receives(&mut self, now: Instant) {
+        self.progress = now;
+    }
+
+    /// When an acknowledgement last made progress, or the proxy said that one will.
     pub(super) fn progress(&self) -> Instant {
         self.progress
     }

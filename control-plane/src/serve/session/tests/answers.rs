@@ -80,6 +80,22 @@ fn the_time_to_answer_begins_with_the_first_chunk() {
     assert_eq!(link.session.on(Event::Tick, later + PROGRESS).end, Some(End::Stalled));
 }
 
+/// A resource is one chunk, however large.
+#[test]
+fn who_is_receiving_a_long_chunk_is_making_progress() {
+    let (mut plane, _, mut link, mut now) = in_sync();
+    plane.commit(Delta::default(), entry(Kind::Endpoints, "a/b", 2), now);
+    link.on(Event::Head(plane.published.head()), &plane, now);
+    for _ in 0..10 {
+        now += PROGRESS - JUST_BEFORE;
+        for event in [Event::Tick, Event::Message(ProxyMessage::Receiving)] {
+            assert_eq!(link.session.on(event, now).end, None);
+        }
+    }
+    assert_eq!(link.session.on(Event::Tick, now + PROGRESS - JUST_BEFORE).end, None);
+    assert_eq!(link.session.on(Event::Tick, now + PROGRESS).end, Some(End::Stalled));
+}
+
 #[test]
 fn each_batch_that_is_answered_gives_the_next_one_its_time() {
     let (mut plane, mut proxy, mut link, now) = in_sync();
