@@ -19,7 +19,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
+use tonic::Status;
 use tower_service::Service;
+
+use crate::identity::Peer;
 
 /// Bytes of all connections so far.
 #[derive(Debug, Default)]
@@ -47,6 +50,17 @@ pub enum Way {
         /// Whom it believes.
         roots: Vec<Bytes>,
     },
+}
+
+impl Way {
+    /// With a certificate that a control plane gives for a token.
+    ///
+    /// # Errors
+    /// What it answers instead.
+    pub async fn by_token(address: SocketAddr, token: &str, name: &str) -> Result<Self, Status> {
+        let Peer { credentials, roots } = Peer::join(address, token, name).await?;
+        Ok(Self::Certified { credentials, roots })
+    }
 }
 
 /// Opens connections to one control plane, and counts what goes over them.

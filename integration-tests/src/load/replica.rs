@@ -29,18 +29,27 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// Starts one in plaintext, with its log in a folder of its own below `home`.
+    /// Starts one with its log in a folder of its own below `home`; in plaintext, unless there is a folder of an authority.
     ///
     /// # Errors
     /// If there is no such program, or no folder for its log.
-    pub fn start(program: &Path, manifests: &Path, home: &Path) -> io::Result<Self> {
+    pub fn start(
+        program: &Path,
+        manifests: &Path,
+        home: &Path,
+        authority: Option<&Path>,
+    ) -> io::Result<Self> {
         program
             .metadata()
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
         let (listen, admin) = (ports::free(), ports::free());
         let home = home.join(listen.port().to_string());
         std::fs::create_dir_all(&home)?;
-        let mut flags: Vec<OsString> = vec!["--manifests".into(), manifests.into(), "--insecure".into()];
+        let mut flags: Vec<OsString> = vec!["--manifests".into(), manifests.into()];
+        match authority {
+            Some(folder) => flags.extend(["--ca-dir".into(), folder.into()]),
+            None => flags.push("--insecure".into()),
+        }
         flags.extend(["--listen".into(), listen.to_string().into()]);
         flags.extend(["--admin".into(), admin.to_string().into()]);
         let process = run(program, &flags, &home);

@@ -27,7 +27,8 @@ Examples:
 
 const BENCH: &str = "\
 It starts firth-control-plane itself, from beside its own binary, over a folder of manifests that it makes, and a fleet in this process
-as `hold` has it, in plaintext. What it measures has the goal beside it; goals are those of s0, from 5,000 Services on those of s1.
+as `hold` has it, in plaintext without --tls. What it measures has the goal beside it; goals are those of s0, from 5,000 Services on
+those of s1.
 
   1 start        from exec until ready, memory
   2 sync         one proxy, then all at once, with nothing; memory of a connection
@@ -46,6 +47,8 @@ Processes and folders are gone when it ends, however it does. It ends with statu
 Examples:
   firth-load bench
   firth-load bench --scale s1 --seconds 30s -o json
+  firth-load bench --scale s1 --proxies 1 --phases 3,4,5
+  firth-load bench --tls --certificates 1000 --phases 3,6
   firth-load bench --services 200 --endpoints 2000 --proxies 50 --phases 3,5";
 
 /// Puts a control plane under load: as many proxies as it should hold, without their traffic
@@ -86,13 +89,16 @@ pub(crate) struct BenchArgs {
     /// Ingresses that have a certificate of their own
     #[arg(long, value_name = "N", default_value = "0")]
     pub(crate) certificates: usize,
+    /// Encrypt the streams, as the chart does: all proxies show one certificate, got with a token. Without 9, which asks who calls
+    #[arg(long)]
+    pub(crate) tls: bool,
     /// Phases to run after the first two, such as 3,5; without it all
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=9))]
     pub(crate) phases: Vec<u8>,
     /// How long edits go on in a phase
     #[arg(long, value_name = "SPAN", default_value = "20s", value_parser = duration::parse)]
     pub(crate) seconds: Duration,
-    /// Folder of firth-control-plane; without it that of this program
+    /// Folder of firth-control-plane, and with --tls of firth; without it that of this program
     #[arg(long, value_name = "DIR")]
     pub(crate) bin: Option<PathBuf>,
     /// How the report is printed: text for people, json for programs

@@ -25,7 +25,9 @@ use super::progress;
 use stage::{Now, Stage};
 
 /// What follows the start and the first sync, which every run begins with.
-const PHASES: std::ops::RangeInclusive<u8> = 3..=9;
+const PHASES: std::ops::RangeInclusive<u8> = 3..=ROLLBACK;
+/// The phase whose questions need an identity of their own.
+const ROLLBACK: u8 = 9;
 
 /// Runs the phases that are asked for.
 ///
@@ -44,6 +46,10 @@ pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn bench(args: &BenchArgs, now: &Now) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(
+        !(args.tls && args.phases.contains(&ROLLBACK)),
+        "--tls: phase 9 asks who calls; leave it out"
+    );
     let (begun, before) = (Instant::now(), load_average());
     let folder = match &args.bin {
         Some(folder) => folder.clone(),
@@ -59,10 +65,14 @@ async fn bench(args: &BenchArgs, now: &Now) -> anyhow::Result<ExitCode> {
         }
         phases.push(phase.json());
     };
-    let (mut stage, phase) = Stage::open(args, &folder.join("firth-control-plane"), now).await?;
+    let (mut stage, phase) = Stage::open(args, &folder, now).await?;
     told(phase);
     told(changes::sync(&mut stage).await?);
-    for number in PHASES.filter(|number| args.phases.is_empty() || args.phases.contains(number)) {
+    let is_asked = |number: &u8| match args.phases.is_empty() {
+        true => !(args.tls && *number == ROLLBACK),
+        false => args.phases.contains(number),
+    };
+    for number in PHASES.filter(is_asked) {
         told(match number {
             3 => changes::quiet(&mut stage).await?,
             4 => changes::churn(&mut stage).await?,
@@ -81,6 +91,7 @@ async fn bench(args: &BenchArgs, now: &Now) -> anyhow::Result<ExitCode> {
             "endpoints": scale.endpoints,
             "proxies": scale.proxies,
             "certificates": scale.certificates,
+            "encrypted": args.tls,
             "seconds_a_phase": args.seconds.as_secs_f64(),
             "took_s": begun.elapsed().as_secs_f64(),
             "load_average": {"before": before, "after": load_average()},

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use integration_tests::identity::Peer;
 use integration_tests::load::edits::Outcome;
 use integration_tests::load::usage::Usage;
 use integration_tests::load::{Editor, Fleet, Plan, Way};
@@ -141,9 +140,8 @@ async fn plan(args: &HoldArgs) -> anyhow::Result<Plan> {
 }
 
 async fn certified(address: SocketAddr, token: &JoinToken) -> anyhow::Result<Way> {
-    let joined = Peer::join(address, &token.text(), NAME).await;
-    let Peer { credentials, roots } = joined.map_err(|status| anyhow::anyhow!("no certificate: {status}"))?;
-    Ok(Way::Certified { credentials, roots })
+    let way = Way::by_token(address, &token.text(), NAME).await;
+    way.map_err(|status| anyhow::anyhow!("no certificate: {status}"))
 }
 
 fn report(fleet: &Fleet, held: &Held) -> Value {

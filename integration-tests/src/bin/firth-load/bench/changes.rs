@@ -15,6 +15,9 @@ use super::stage::{Manifests, Spent, Stage, goal, millis, past, until};
 /// After so long what a sync needed for a moment is given back.
 const REST: Duration = Duration::from_secs(12);
 
+/// Milliseconds until the first proxy has 99 of a hundred edits, while there are many or everything is compiled.
+const BUSY: f64 = 10.0;
+
 /// An edit that is not everywhere so long after the last one is lost.
 const LATE: Duration = Duration::from_secs(30);
 
@@ -66,7 +69,7 @@ pub(super) async fn quiet(stage: &mut Stage<'_>) -> anyhow::Result<Phase> {
         false => (Goal::both(2.0, 15.0), Goal::both(5.0, 30.0)),
     };
     let mut phase = Phase::new(3, "EndpointSlices changed, 5 a second");
-    report(&mut phase, stage, &outcome, &spent, each, last);
+    report(&mut phase, stage, &outcome, &spent, [Goal::both(1.0, 3.0), each, last]);
     phase.one("to a proxy for one", "bytes", share(stage, &outcome, spent.bytes.0), Goal::most(250.0));
     phase.one("from a proxy for one", "bytes", share(stage, &outcome, spent.bytes.1), None);
     Ok(phase)
@@ -83,7 +86,7 @@ pub(super) async fn churn(stage: &mut Stage<'_>) -> anyhow::Result<Phase> {
     .await?;
     let mut phase = Phase::new(4, "the same, 200 a second");
     let last = Goal::p99(if stage.scale.is_large() { 60.0 } else { 100.0 });
-    report(&mut phase, stage, &outcome, &spent, None, last);
+    report(&mut phase, stage, &outcome, &spent, [Goal::p99(BUSY), None, last]);
     phase.one("a second, everywhere", "edits", outcome.last.count() as f64 / spent.time.as_secs_f64(), None);
     phase.one("to a proxy for one", "bytes", share(stage, &outcome, spent.bytes.0), None);
     Ok(phase)
@@ -106,7 +109,7 @@ pub(super) async fn recompiling(stage: &mut Stage<'_>) -> anyhow::Result<Phase> 
     .await?;
     let mut phase = Phase::new(5, "the same, 20 a second, while everything is compiled anew");
     let goal = stage.idle.and_then(|idle| Goal::p99(2.0 * idle));
-    report(&mut phase, stage, &outcome, &spent, None, goal);
+    report(&mut phase, stage, &outcome, &spent, [Goal::p99(BUSY), None, goal]);
     phase.times("a change of the ConfigMap, until the last", &compiles, None);
     Ok(phase)
 }
@@ -116,11 +119,10 @@ fn report(
     stage: &Stage<'_>,
     outcome: &Outcome,
     spent: &Spent,
-    each: Option<Goal>,
-    last: Option<Goal>,
+    [first, each, last]: [Option<Goal>; 3],
 ) {
     let micros = |time: Duration| share(stage, outcome, time.as_nanos() as u64).map(|nanos| nanos / 1e3);
-    phase.times("until the first proxy has it", &outcome.first, None);
+    phase.times("until the first proxy has it", &outcome.first, first);
     phase.times("until a proxy has it, each", &outcome.each, each);
     phase.times("until the last proxy has it", &outcome.last, last);
     phase.one("not everywhere", "edits", outcome.lost as f64, Goal::most(0.0));

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,8 @@ const STILL: Duration = Duration::from_secs(1);
 
 /// What a fleet is called.
 const NAME: &str = "firth-bench";
+/// What is measured.
+const CONTROL_PLANE: &str = "firth-control-plane";
 
 /// The fleet that there is, for who shows how far it is.
 pub(super) type Now = RefCell<Option<Arc<World>>>;
@@ -41,7 +44,12 @@ pub(super) struct Stage<'a> {
     pub(super) control: Replica,
     pub(super) editor: Editor,
     pub(super) manifests: Manifests,
-    program: PathBuf,
+    /// Folder of the programs.
+    programs: PathBuf,
+    /// The folder of the authority, if streams are encrypted.
+    authority: Option<PathBuf>,
+    /// How the fleet speaks to control planes.
+    way: Way,
     home: TempDir,
     /// Edits that did not arrive everywhere.
     pub(super) lost: usize,
@@ -111,7 +119,7 @@ impl<'a> Stage<'a> {
     /// Writes the manifests and starts a control plane: the first phase.
     pub(super) async fn open(
         args: &BenchArgs,
-        program: &Path,
+        programs: &Path,
         now: &'a Now,
     ) -> anyhow::Result<(Self, Phase)> {
         let scale = args.scale();
@@ -126,15 +134,24 @@ impl<'a> Stage<'a> {
         let editor = Editor::open(folder.path(), 1.0)?;
         eprintln!("1. start");
         let begun = Instant::now();
-        let mut control = Replica::start(program, folder.path(), home.path())?;
+        let authority = args.tls.then(|| home.path().join("authority"));
+        let program = programs.join(CONTROL_PLANE);
+        let mut control = Replica::start(&program, folder.path(), home.path(), authority.as_deref())?;
         let took = control.ready(PATIENCE).await? - begun;
         let usage = control.usage()?;
         let mut phase = Phase::new(1, "start of the control plane");
         phase.one("exec to ready", "ms", millis(took), goal(&scale, 1_000.0, 3_000.0));
         phase.one("processor time", "ms", millis(usage.cpu), None);
-        phase.one("memory", "MB", usage.memory as f64 / 1e6, goal(&scale, 40.0, 150.0));
+        phase.one("memory", "MB", usage.memory as f64 / 1e6, goal(&scale, 40.0, 120.0));
         phase.one("memory, the most", "MB", usage.peak as f64 / 1e6, None);
-        let program = program.to_owned();
+        let way = match &authority {
+            Some(authority) => {
+                let token = token(&programs.join("firth"), authority)?;
+                let way = Way::by_token(control.listen(), &token, NAME).await;
+                way.map_err(|status| anyhow::anyhow!("no certificate: {status}"))?
+            }
+            None => Way::Plain,
+        };
         let stage = Self {
             scale,
             seconds: args.seconds,
@@ -143,7 +160,9 @@ impl<'a> Stage<'a> {
             control,
             editor,
             manifests: Manifests { folder, scale, turn: 0 },
-            program,
+            programs: programs.to_owned(),
+            authority,
+            way,
             home,
             lost: 0,
             idle: None,
@@ -153,7 +172,8 @@ impl<'a> Stage<'a> {
 
     /// Another control plane over the same folder, which is ready.
     pub(super) async fn replica(&self) -> io::Result<Replica> {
-        let mut replica = Replica::start(&self.program, self.manifests.folder.path(), self.home.path())?;
+        let (program, folder) = (self.programs.join(CONTROL_PLANE), self.manifests.folder.path());
+        let mut replica = Replica::start(&program, folder, self.home.path(), self.authority.as_deref())?;
         replica.ready(PATIENCE).await?;
         Ok(replica)
     }
@@ -164,7 +184,7 @@ impl<'a> Stage<'a> {
         let plan = Plan {
             proxies,
             control_planes: to.to_vec(),
-            way: Way::Plain,
+            way: self.way.clone(),
             name: NAME.to_owned(),
             group: "default".to_owned(),
             pace: None,
@@ -219,6 +239,14 @@ impl<'a> Stage<'a> {
             fleet: now.fleet.cpu.saturating_sub(mark.fleet.cpu),
         })
     }
+}
+
+/// What `firth token` prints.
+fn token(firth: &Path, authority: &Path) -> anyhow::Result<String> {
+    let done = Command::new(firth).arg("token").arg("--ca-dir").arg(authority).output();
+    let done = done.with_context(|| firth.display().to_string())?;
+    anyhow::ensure!(done.status.success(), "firth token: {}", String::from_utf8_lossy(&done.stderr).trim());
+    Ok(String::from_utf8(done.stdout)?.trim().to_owned())
 }
 
 /// Waits until figures are so, and says when that was.

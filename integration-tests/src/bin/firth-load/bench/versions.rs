@@ -61,6 +61,8 @@ pub(super) async fn rollback(stage: &mut Stage<'_>) -> anyhow::Result<Phase> {
     phase.one("for them, processor time of the control plane", "ms", each(all.control), None);
     phase.one("for them, processor time of the fleet's one thread", "ms", each(all.fleet), None);
     phase.times("unpinned, until the last", &all.released, goal);
+    let memory = stage.control.usage()?.memory;
+    phase.one("memory with these versions in the history", "MB", memory as f64 / 1e6, None);
     Ok(phase)
 }
 
