@@ -105,6 +105,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Spec(BASIC, Effect::Sets(|to, it| basic(to).realm = it)),
         bad: Bad::Reject,
         needs: Some("auth-type"),
+        behind: Some(("auth-secret", |text| (BASIC.read)(text).is_some_and(|it| it.split('/').count() <= 2))),
         doc: "Realm, as browsers show it",
         ..Row::NEW
     },
@@ -521,6 +522,27 @@ mod tests {
             ("5x", false),
         ] {
             assert_eq!(is_duration(text), expected, "{text:?}");
+        }
+    }
+
+    /// With one that does, the last good version stays, which may have been open.
+    #[test]
+    fn a_bad_realm_rejects_nothing_where_the_secret_has_no_name() {
+        for (secret, rejects) in [
+            (Some("users"), true),
+            (Some("ns/users"), true),
+            (Some("a/b/c"), false),
+            (Some("us;ers"), false),
+            (None, false),
+        ] {
+            let configured =
+                [("auth-type", Some("basic")), ("auth-realm", Some("a;b")), ("auth-secret", secret)];
+            let said = configured
+                .iter()
+                .filter_map(|(name, text)| Some((format!("{PREFIX}{name}"), (*text)?.to_owned())));
+            let it = read(&ObjectName::new("default", "web"), &said.collect());
+            let is_rejected = it.faults.iter().any(|it| it.severity == Severity::Rejected);
+            assert_eq!(is_rejected, rejects, "{secret:?}");
         }
     }
 

@@ -20,6 +20,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Spec(ERROR_PAGE, Effect::Sets(set_page)),
         bad: Bad::Reject,
         needs: Some("auth-tls-secret"),
+        behind: Some(("auth-tls-secret", is_name)),
         doc: "URL to which clients without a valid certificate are redirected",
         ..Row::NEW
     },
@@ -31,6 +32,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Spec(MATCH_CN, Effect::Sets(|to, it| certificates(to).match_cn = it)),
         bad: Bad::Reject,
         needs: Some("auth-tls-secret"),
+        behind: Some(("auth-tls-secret", is_name)),
         doc: "Pattern that the common name of the certificate must match",
         ..Row::NEW
     },
@@ -41,6 +43,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Spec(BOOL, Effect::Sets(|to, it| certificates(to).tells_certificate = Some(it))),
         bad: Bad::Reject,
         needs: Some("auth-tls-secret"),
+        behind: Some(("auth-tls-secret", is_name)),
         default: "false",
         doc: "The certificate is sent to the backend",
         ..Row::NEW
@@ -82,10 +85,14 @@ fn certificates<'a>(to: &'a mut Draft<'_>) -> &'a mut ClientCertificates {
     to.host.client_certificates.get_or_insert_default()
 }
 
+fn is_name(text: &str) -> bool {
+    ObjectName::parse(text).is_some()
+}
+
 /// The Secret is checked at the reference. Without one, nobody is let in, as in ingress-nginx.
 fn set_secret(to: &mut Draft<'_>, text: &str) {
     certificates(to);
-    if ObjectName::parse(text).is_some() {
+    if is_name(text) {
         to.refer_anywhere(Use::ClientAuthorities, text);
     } else {
         let reason = format!("expected namespace/name, got {}: {FORBIDDEN}", shown(text));
@@ -172,6 +179,21 @@ mod tests {
             it.serving.host.client_certificates.unwrap().depth
         };
         assert_eq!([depth("0"), depth("-1"), depth("3")], [1, 1, 3]);
+    }
+
+    /// It would, with one: the last good version stays, which may have asked for no certificate.
+    #[test]
+    fn what_is_read_after_the_secret_rejects_nothing_without_a_name_of_one() {
+        for (name, text) in
+            [("match-cn", "x"), ("error-page", "ftp://x"), ("pass-certificate-to-upstream", "x")]
+        {
+            let is_rejected = |secret| {
+                let it = parsed(&[("secret", secret), (name, text)]);
+                assert!(it.serving.host.client_certificates.is_some());
+                it.faults.iter().any(|it| it.severity == Severity::Rejected)
+            };
+            assert!(is_rejected("default/ca") && !is_rejected("ca"), "{name}");
+        }
     }
 
     #[test]

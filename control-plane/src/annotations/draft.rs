@@ -99,6 +99,11 @@ impl<'a> Draft<'a> {
         self.annotations.iter().any(|it| it.written == name && !it.text.trim().is_empty())
     }
 
+    /// Whether an annotation of exactly this name is there, perhaps empty.
+    fn has(&self, name: &str) -> bool {
+        self.annotations.iter().any(|it| it.written == name)
+    }
+
     /// Whether another annotation is set and requests something.
     pub(super) fn is_on(&self, name: &str) -> bool {
         let Some(it) = self.annotations.iter().find(|it| it.row.name == name && !it.text.trim().is_empty())
@@ -217,12 +222,19 @@ impl<'a> Draft<'a> {
 
     /// The value of the current annotation is invalid.
     pub(super) fn bad(&mut self, text: &str) {
-        let Some((Row { value, bad, default, group, unread_beside, .. }, _)) = self.now else {
+        let Some((Row { value, bad, default, group, unread_beside, behind, .. }, _)) = self.now else {
             return;
         };
         let what = format!("expected {}, got {}", value.words(), shown(text));
-        if let Some(other) = unread_beside.filter(|other| self.is_written(other)) {
+        // An empty one ends the reading, too.
+        if let Some(other) = unread_beside.filter(|other| self.has(other)) {
             self.fault(Severity::Warning, format!("{what}: it has no effect beside {other}"));
+            return;
+        }
+        if let Some((other, is_name)) = behind
+            && !self.text(other).is_some_and(is_name)
+        {
+            self.fault(Severity::Warning, format!("{what}: it is not read, because {other} names no Secret"));
             return;
         }
         match bad {

@@ -154,7 +154,6 @@ pub(super) static ROWS: &[&Row] = &[
         bad: Bad::Reject,
         empty: Empty::DropsGroup,
         needs: Some("temporal-redirect"),
-        checked_alone: true,
         group: "redirects",
         default: "302",
         doc: "Status of that redirect: 300 to 307, of which the same are none",
@@ -253,13 +252,21 @@ mod tests {
     }
 
     #[test]
-    fn a_code_that_is_no_number_is_rejected_without_a_redirect() {
-        for name in ["permanent-redirect-code", "temporal-redirect-code"] {
-            let severity =
-                |text| parsed(&[(name, text)]).faults.iter().map(|it| it.severity).collect::<Vec<_>>();
-            assert_eq!(severity("x"), [Severity::Rejected], "{name}");
-            assert_eq!(severity("301"), [Severity::Warning], "{name}");
+    fn a_code_that_is_no_number_is_rejected_where_it_is_read() {
+        let severities = |configured: &[(&str, &str)]| {
+            parsed(configured).faults.iter().map(|it| it.severity).collect::<Vec<_>>()
+        };
+        let (permanent, temporal) = ("permanent-redirect-code", "temporal-redirect-code");
+        assert_eq!(severities(&[(permanent, "x")]), [Severity::Rejected]);
+        assert_eq!(severities(&[(permanent, "301")]), [Severity::Warning]);
+        // That one only beside its redirect.
+        let to = ("temporal-redirect", "https://y.test");
+        for text in ["x", "301"] {
+            assert_eq!(severities(&[(temporal, text)]), [Severity::Warning], "{text}");
         }
+        assert_eq!(severities(&[(temporal, "x"), to]), [Severity::Rejected]);
+        // An empty redirect ends the reading.
+        assert_eq!(severities(&[(permanent, "x"), ("temporal-redirect", "")]), [Severity::Warning; 2]);
     }
 
     #[test]

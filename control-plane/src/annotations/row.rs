@@ -28,6 +28,9 @@ pub struct Row {
     pub checked_alone: bool,
     /// Beside this other one it is not read, not even to reject a bad value (ingress-nginx).
     pub unread_beside: Option<&'static str>,
+    /// It is read after the Secret that this other one names (ingress-nginx), in such a way: where that is no name, access is
+    /// denied, and a bad value rejects nothing.
+    pub behind: Option<(&'static str, IsName)>,
     /// The feature it belongs to, for [`Bad::DropGroup`].
     pub group: &'static str,
     /// Whether its list may have several lines; any other value has one.
@@ -58,6 +61,7 @@ impl Row {
         needs: None,
         checked_alone: false,
         unread_beside: None,
+        behind: None,
         group: "",
         lines: false,
         on_canary: false,
@@ -67,6 +71,9 @@ impl Row {
         doc: "",
     };
 }
+
+/// Whether a value names a Secret.
+pub type IsName = fn(&str) -> bool;
 
 /// What an annotation acts on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

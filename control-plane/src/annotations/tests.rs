@@ -37,6 +37,10 @@ pub(crate) fn companions(row: &Row, text: &str) -> Vec<(&'static str, String)> {
     if row.name == "auth-secret-type" {
         configured.push(("auth-secret", "users".to_owned()));
     }
+    if let Some((other, _)) = row.behind {
+        configured.retain(|(name, _)| *name != other);
+        configured.push((other, "default/secret".to_owned()));
+    }
     configured
 }
 
