@@ -189,6 +189,8 @@ impl<'a> Extent<'a> {
         match (self.object.kind, kind) {
             (ObjectKind::Ingress, Kind::Route) => key.starts_with(&self.routes()),
             (ObjectKind::Ingress, Kind::Host) => self.hosts.contains(key),
+            // They apply to all paths: a proxy that cannot read them denies these, or goes by an older denylist.
+            (ObjectKind::Ingress, Kind::Settings) => self.placed.is_some(),
             (ObjectKind::Ingress, Kind::Backend) => self.backends().any(|it| it == key),
             (ObjectKind::Ingress, Kind::Endpoints) => self.service_of(key).is_some_and(|service| {
                 let leads_there = |it: &str| it.rsplit_once('/').is_some_and(|(it, _)| it == service);

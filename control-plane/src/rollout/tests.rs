@@ -291,6 +291,7 @@ impl World {
         let made = self.places.get(object).map(|placed| placed.compiled.clone()).unwrap_or_default();
         match (object.kind, kind) {
             (ObjectKind::Ingress, Kind::Route) => key.split('/').nth(2) == Some(&*object.name.name),
+            (ObjectKind::Ingress, Kind::Settings) => self.places.get(object).is_some(),
             (ObjectKind::Ingress, Kind::Host) => hosts.contains(&key),
             (ObjectKind::Ingress, Kind::Backend) => made.backends.iter().any(|it| **it == *key),
             (ObjectKind::Ingress, Kind::Material) => made.materials.iter().any(|it| **it == *key),

@@ -4,7 +4,7 @@ use super::*;
 use crate::pin::{How, Pin};
 
 const SECRET: &str = "default/c1";
-const PARTS: [(Kind, &str); 8] = [
+const PARTS: [(Kind, &str); 9] = [
     (Kind::Route, "ingress/default/i1/a.test"),
     (Kind::Host, "a.test"),
     (Kind::Backend, "default/s1/80"),
@@ -13,6 +13,7 @@ const PARTS: [(Kind, &str); 8] = [
     (Kind::Chain, "chain"),
     (Kind::Material, "default/c1/auth-file"),
     (Kind::Listener, "tcp-9000"),
+    (Kind::Settings, "default"),
 ];
 
 /// A version of one of them. Hosts name the Secret, slices and ports the Service `s1`.
@@ -109,6 +110,8 @@ fn what_is_refused_is_told_to_all_who_cannot_do_without_it() {
         &["i1", "c1"],
         &["i1", "c1"],
         &["s1"],
+        // They hold for all paths: for want of them a proxy denies all, or has an older list of who is let in.
+        &["i1", "i10"],
     ]) {
         assert_eq!(whose(&plane.states(Some(part), [0, 0])), expected, "{part:?}");
     }
@@ -169,6 +172,7 @@ fn the_digest_of_an_object_is_over_each_of_its_parts() {
         [false; 6],
         [false, false, false, false, true, false],
         [false, false, true, false, false, false],
+        [false; 6],
     ]) {
         let mut plane = Plane::new();
         let before = plane.all(|extent| extent.digest());
