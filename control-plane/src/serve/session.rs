@@ -363,12 +363,14 @@ impl Session {
             let has_something = resume.root.is_some();
             let cursor = self.lane_mut(lane);
             let start = cursor.resume(resume, head.lineage, head.lane(lane), terms);
+            let overclaim = cursor.overclaim(head.lane(lane));
             if has_barrier && has_something && !matches!(start, Start::InSync | Start::Cursor) {
                 cursor.hold();
                 actions.doubts = Some(Doubt { whence });
             }
             lanes.push((lane, start, head.lane(lane).seq));
             actions.reports.push(Report::Started(lane, start));
+            actions.reports.extend(overclaim.map(|it| Report::Overclaims { lane, it }));
         }
         actions.out.push(Out::Welcome(Welcome {
             lineage: head.lineage,

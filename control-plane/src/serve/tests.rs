@@ -263,6 +263,7 @@ async fn a_proxy_that_comes_back_in_sync_still_refuses_what_it_says() {
     let mut bench = bench().await;
     bench.commit(Kind::Endpoints, "a/b", b"1");
     bench.commit(Kind::Route, "ingress/a/b/c", b"");
+    bench.commit(Kind::Route, "ingress/a/b/d", b"");
     let mut proxy = bench.connect("a").await.unwrap();
     assert!(matches!(proxy.next().await, Control::Welcome(_)));
     let batches = [proxy.batch().await, proxy.batch().await];
@@ -277,6 +278,8 @@ async fn a_proxy_that_comes_back_in_sync_still_refuses_what_it_says() {
         lane: batch.lane,
         root: batch.root_after,
         refused: if batch.lane == Lane::Config.to_wire() { vec![refusal.clone()] } else { vec![] },
+        // It has no room for the other one.
+        refused_total: if batch.lane == Lane::Config.to_wire() { 2 } else { 0 },
         ..config::Resume::default()
     });
     let hello = config::Hello { resume: resume.collect(), ..hello_of("b", Bytes::new()) };
@@ -286,7 +289,7 @@ async fn a_proxy_that_comes_back_in_sync_still_refuses_what_it_says() {
     let proxies = bench.registry.list();
     let config = &proxies.iter().find(|proxy| &*proxy.id == "b").unwrap().config;
     let keys: Vec<_> = config.refused.iter().map(|it| (&*it.key, it.code)).collect();
-    assert_eq!((keys, config.refused_total), (vec![("ingress/a/b/c", "invalid")], 1));
+    assert_eq!((keys, config.refused_total), (vec![("ingress/a/b/c", "invalid")], 2));
 }
 
 #[tokio::test]

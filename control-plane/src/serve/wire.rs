@@ -94,7 +94,7 @@ fn read_resume(resume: config::Resume, budget: &Budget) -> Result<Resume, WireEr
         seq: Seq(resume.seq),
         root: sixteen("root", &resume.root)?.map(Root),
         whole: resume.whole,
-        refused_total: refused_total(&resume.refused, 0),
+        refused_total: refused_total(&resume.refused, resume.refused_total),
         refused: read_refused(resume.refused, budget),
     })
 }

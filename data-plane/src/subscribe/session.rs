@@ -185,13 +185,15 @@ impl Session {
                 continue;
             }
             let (lineage, seq) = state.position.unzip();
+            let (refused, refused_total) = wire::refusals(writer, lane, &[], wire::HELLO_TEXT);
             resume.push(config::Resume {
                 lane: lane.to_wire(),
                 lineage: lineage.map(Lineage::to_bytes).unwrap_or_default(),
                 seq: seq.unwrap_or_default().0,
                 root: writer.root(lane).to_bytes(),
-                refused: wire::refusals(writer, lane, &[], wire::HELLO_TEXT).0,
+                refused,
                 whole: !self.lane(lane).torn,
+                refused_total,
             });
         }
         let Identity { proxy_id, node, zone, group } = self.identity.clone();

@@ -136,7 +136,6 @@ impl LaneCursor {
         let Terms { has_slot, answers_inventory, now } = terms;
         self.answers_inventory = answers_inventory;
         self.progress = now;
-        // A Hello has no total: only the listed refusals are counted.
         self.standing.refused_total = resume.refused_total;
         self.standing.refused = resume.refused;
         self.holding = Holding { most: state.snapshot.len(), is_exact: false };
@@ -319,7 +318,9 @@ impl LaneCursor {
         let Holding { most, is_exact } = self.holding;
         let claimed = self.standing.refused_total;
         let listed = self.standing.refused.len();
-        self.standing.refused_total = claimed.min(u32::try_from(most.max(listed)).unwrap_or(u32::MAX));
+        // How much another state has is not known, but whether more is refused than is listed.
+        let least = listed + usize::from(!is_exact && claimed as usize > listed);
+        self.standing.refused_total = claimed.min(u32::try_from(most.max(least)).unwrap_or(u32::MAX));
         let has = |it: &Refused| {
             let key = ResourceKey::new(it.kind, &*it.key);
             state.snapshot.version(&key) == Some(it.version)

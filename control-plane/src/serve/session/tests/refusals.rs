@@ -89,6 +89,46 @@ fn who_comes_with_something_else_is_not_said_to_lie() {
     assert_eq!(link.session.standing(Lane::Config).refused_total, 1);
 }
 
+/// Nothing but the Hello tells what a proxy refuses that comes back in sync: it acknowledges nothing.
+#[test]
+fn a_hello_that_does_not_list_all_refusals_says_so_and_claims_no_more_than_there_is() {
+    let (mut plane, mut proxy, mut link, now) = in_sync();
+    let mut delta = Delta::default();
+    (0..400).for_each(|at| delta.up.extend(entry(Kind::Host, &format!("{at}.test"), 1).up));
+    plane.commit(delta, Delta::default(), now);
+    link.on(Event::Head(plane.published.head()), &plane, now);
+    settle(&mut plane, &mut link, &mut proxy, now);
+    let head = plane.published.head();
+    let has = head.config.snapshot.len();
+    let key = ResourceKey::new(Kind::Host, "7.test");
+    let listed = Refused {
+        kind: Kind::Host,
+        key: "7.test".into(),
+        version: head.config.snapshot.version(&key).unwrap(),
+        code: "invalid",
+        reason: "odd".into(),
+        serving_last_good: false,
+    };
+    let came = |claimed: u32, plane: &Plane| {
+        let mut hello = proxy.hello();
+        hello.config.refused = Refusals::keep([listed.clone()].into_iter(), &Budget::new(1 << 10));
+        hello.config.refused_total = claimed;
+        let head = plane.published.head();
+        let mut session = Session::new("default".into(), head, Claim([7; 16]), now);
+        let actions = session.on(Event::Message(ProxyMessage::Hello(hello)), now);
+        let overclaims = actions.reports.iter().any(|it| matches!(it, Report::Overclaims { .. }));
+        (session.standing(Lane::Config).refused_total, overclaims)
+    };
+    let most = u32::try_from(has).unwrap();
+    assert_eq!(came(1, &plane), (1, false));
+    assert_eq!(came(300, &plane), (300, false));
+    assert_eq!(came(u32::MAX, &plane), (most, true));
+    // Of another state it is not known how much that has.
+    let mut other = Plane::new(1, now);
+    other.commit(entry(Kind::Host, "7.test", 2), Delta::default(), now);
+    assert_eq!(came(300, &other), (2, false), "more than it lists");
+}
+
 /// What it refuses is said with whole batches: in the middle of one nothing is known, and nothing is forgotten.
 #[test]
 fn a_part_of_a_batch_says_nothing_of_refusals() {

@@ -256,4 +256,8 @@ fn of_many_refusals_some_are_told_and_all_are_counted() {
     let long = config::Refusal { reason: "x".repeat(1_000), ..config::Refusal::default() };
     let (refused, total) = wire::refusals(&proxy.writer, Lane::Live, &vec![long; 100], 10_000);
     assert_eq!((refused.len(), total), (9, 100));
+    let resume = hello(&mut proxy).resume;
+    let of = |lane: Lane| resume.iter().find(|resume| resume.lane == lane.to_wire()).unwrap();
+    assert!(of(Lane::Config).refused.len() < 300);
+    assert_eq!(Lane::ALL.map(|lane| of(lane).refused_total), [0, 300], "also those that it has no room for");
 }
