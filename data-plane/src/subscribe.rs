@@ -41,7 +41,7 @@ use shared::telemetry::{Seldom, chain, without_links};
 use shared::tls::connect::Doubt;
 use shared::version::{Root, Seq};
 use thiserror::Error;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{self, Instant};
 use tonic::Code;
 use tonic::transport::Channel;
@@ -132,6 +132,8 @@ pub(crate) struct Subscription {
     doubt: Option<Doubt>,
     /// When the control plane asked to connect elsewhere.
     asked: Option<Instant>,
+    /// A port could be bound at last: less is refused than the control plane was told.
+    opened: Arc<Notify>,
 }
 
 /// How a stream ended.
@@ -205,6 +207,7 @@ impl Subscription {
             welcome: None,
             doubt: None,
             asked: None,
+            opened: Arc::default(),
         };
         Ok((subscription, watcher))
     }
@@ -238,6 +241,7 @@ impl Subscription {
         let writer = RefCell::new(writer);
         let names = Names::of_system();
         let complete = Cell::new(Some(complete));
+        let opened = Arc::clone(&self.opened);
         let collect = async {
             let mut tick = time::interval(COLLECT);
             let mut audit = Audit::default();
@@ -250,7 +254,9 @@ impl Subscription {
                         error!(%key, "the tables differed from the state of this proxy and were repaired: {}", fault.as_str());
                     }
                 }
-                writer.borrow_mut().open_again();
+                if writer.borrow_mut().open_again() {
+                    opened.notify_one();
+                }
             }
         };
         let (opening, shown, view) = (self.disk.opening(), self.seen(&writer.borrow()), self.view.clone());
@@ -412,6 +418,11 @@ impl Subscription {
                 way = elsewhere(&mut moving), if !is_parting => {
                     self.asked = None;
                     return Ok(way);
+                }
+                // Not before the Welcome: what changes before is told after it.
+                () = self.opened.notified(), if self.session.is_welcome() => {
+                    pending.extend(self.session.restate(Lane::Config, &*writer.borrow()));
+                    self.show(&writer.borrow(), certificate);
                 }
                 message = inbound.message(), if pending.len() < ANSWERS => {
                     let message = message?.ok_or(Ended::Finished)?;

@@ -201,3 +201,30 @@ async fn an_entry_that_cannot_be_served_harms_no_other_and_says_why() {
     // It is opened once it is free.
     is_served_by(had, "one").await;
 }
+
+/// Whatever else happens: nothing may change for days.
+#[tokio::test]
+async fn a_port_that_becomes_free_is_told_to_the_control_plane() {
+    let mut tasks = JoinSet::new();
+    let one = echo("one", &mut tasks).await;
+    let taken = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let site = FolderSite::start(&[]).await;
+    for object in service("db", "TCP", &[one]) {
+        site.folder.apply(&object);
+    }
+    site.folder.apply(&entries("tcp", json!({port.to_string(): "default/db:80"})));
+    let inspect = site.control.inspect().await;
+    let becomes = async |expected: u32| {
+        eventually(&format!("{expected} are refused"), || async {
+            let answer = inspect.proxies().await.map_err(|error| error.to_string())?;
+            let refused: Vec<_> = answer.proxies.iter().map(|proxy| proxy.refused_total).collect();
+            if refused == [expected] { Ok(()) } else { Err(format!("{refused:?}")) }
+        })
+        .await;
+    };
+    becomes(1).await;
+    drop(taken);
+    is_served_by(port, "one").await;
+    becomes(0).await;
+}

@@ -233,6 +233,15 @@ impl Session {
         actions
     }
 
+    /// States again what is refused on a lane, because that has changed by itself. `None`: the next Hello, or the answer
+    /// to what is under way, will state it.
+    pub(crate) fn restate(&self, lane: Lane, writer: &impl Holdings) -> Option<config::ProxyMessage> {
+        let state = self.lane(lane);
+        let (lineage, seq) = state.position?;
+        let is_between = state.staged.is_some() || state.astray || Some(lineage) != self.lineage;
+        (!is_between).then(|| wire::ack(lane, seq, 0, Duration::ZERO, &[], writer))
+    }
+
     /// Whether the Welcome of this stream has arrived.
     pub(crate) fn is_welcome(&self) -> bool {
         self.lineage.is_some()

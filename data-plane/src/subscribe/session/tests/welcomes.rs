@@ -261,3 +261,27 @@ fn of_many_refusals_some_are_told_and_all_are_counted() {
     assert!(of(Lane::Config).refused.len() < 300);
     assert_eq!(Lane::ALL.map(|lane| of(lane).refused_total), [0, 300], "also those that it has no room for");
 }
+
+/// A port that becomes free changes what is refused, and nothing that the control plane would ask about.
+#[test]
+fn what_is_refused_is_stated_again_unless_an_answer_will_do_that() {
+    let (mut model, mut proxy) = in_sync();
+    let stated = |proxy: &Proxy| {
+        let message = proxy.session.restate(Lane::Config, &proxy.writer)?.message;
+        let Some(FromProxy::Ack(ack)) = message else { panic!("no ack: {message:?}") };
+        Some((ack.seq, ack.staged, Root::from_slice(&ack.root).unwrap()))
+    };
+    let before = (model.seq(Lane::Config), 0, proxy.writer.root(Lane::Config));
+    assert_eq!(stated(&proxy), Some(before));
+    let delta = Delta { up: vec![host("b.test", None), host("c.test", None)], removed: Vec::new() };
+    delta.apply(&mut model.world.config);
+    model.config.deltas.push(delta);
+    let chunk = model.next(1).unwrap();
+    proxy.hear(chunk);
+    assert_eq!(stated(&proxy), None, "the batch ends with an answer");
+    let last = model.next(1).unwrap();
+    proxy.hear(last);
+    assert_eq!(stated(&proxy), Some((before.0 + 1, 0, proxy.writer.root(Lane::Config))));
+    hello(&mut proxy);
+    assert_eq!(stated(&proxy), None, "the Hello said it");
+}
