@@ -24,7 +24,8 @@ impl Writer {
     }
 
     /// Serves a service if its port can be bound. Otherwise the resource is refused, and retried from time to time,
-    /// because the port may become free.
+    /// because the port may become free. A newer version that is refused does not end that: this is the last one that
+    /// can be served.
     pub(super) fn open(&mut self, entry: &Arc<Entry>, service: StreamService) {
         match self.ports.take(service.transport, service.port) {
             Ok(port) => {
@@ -42,13 +43,18 @@ impl Writer {
 
     /// Retries ports that could not be bound. Returns whether any refusal changed.
     pub fn open_again(&mut self) -> bool {
-        let before = self.unopened.len();
-        for (_, entry) in std::mem::take(&mut self.unopened) {
+        let mut changed = false;
+        for (key, entry) in std::mem::take(&mut self.unopened) {
+            let before = self.refused.get(&key).cloned();
             if let Ok(Resource::Listener(Listener::Service(service))) = self.admit(&entry) {
                 self.open(&entry, service);
             }
+            // A newer version cannot be served: this one is served in its place, and that one stays refused.
+            if let Some(newer) = before.clone().filter(|before| before.version != entry.version) {
+                self.note(&key, newer);
+            }
+            changed |= self.refused.get(&key) != before.as_ref();
         }
-        let changed = self.unopened.len() != before;
         if changed {
             self.publish();
         }
@@ -160,6 +166,29 @@ mod tests {
         drop(listener);
         assert!(writer.open_again());
         assert_eq!((ports(&writer).len(), refused(&writer).len()), (2, 0));
+    }
+
+    /// What waits for the port is the last version that can be served, not the newest one.
+    #[test]
+    fn an_older_version_that_gets_its_port_does_not_hide_that_the_newer_one_is_refused() {
+        let mut writer = Writer::new().with_ports(here());
+        let (listener, port) = taken();
+        writer.apply_config(vec![backend(), service(port, None)], &[]);
+        let mut later = service(port, None);
+        let body = [&later.body[..], &[0xf8, 0x7f, 1]].concat();
+        later = Arc::new(Entry::from_body(later.key.clone(), 99, body.into()));
+        writer.apply_config(vec![Arc::clone(&later)], &[]);
+        let told = |writer: &Writer| {
+            let list = writer.refused(Lane::Config);
+            list.map(|(_, it)| (it.version, it.code, it.serving_last_good)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&writer), [(later.version, Code::Schema, false)]);
+        assert!(!writer.open_again(), "the port is taken, and what is refused is the same");
+        drop(listener);
+        assert!(writer.open_again());
+        assert_eq!(told(&writer), [(later.version, Code::Schema, true)]);
+        assert_eq!(ports(&writer), [port]);
+        assert!(!writer.open_again(), "nothing waits any more");
     }
 
     #[test]
