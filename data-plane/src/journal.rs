@@ -11,12 +11,14 @@ mod frame;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 mod keeper;
+mod keyring;
 mod keys;
 mod load;
 mod log;
 mod missing;
 mod record;
 mod replay;
+mod retry;
 mod slot;
 mod state;
 mod stats;

@@ -92,7 +92,7 @@ impl TableMetrics {
         let counters = [
             ("firth_state_writes", "States that were written to disk", load(&self.journal.states)),
             ("firth_state_errors", "States that could not be written", load(&self.journal.errors)),
-            ("firth_key_errors", "States whose keys could not be written", load(&self.journal.key_errors)),
+            ("firth_key_errors", "How often keys could not be written", load(&self.journal.key_errors)),
         ];
         for (name, help, value) in counters {
             let counter = ConstCounter::new(value);

@@ -7,22 +7,22 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use shared::clock;
-use shared::kind::Lane;
 use shared::lock::{self, LockError};
 use shared::private;
 use thiserror::Error;
-use tracing::{info, warn};
+use tracing::info;
 use zeroize::Zeroizing;
 
+use super::keyring::Keyring;
 use super::keys::Keys;
 use super::log::{self, Former, Log};
 use super::record::{self, Header};
 use super::replay::MAGIC;
+use super::retry::{LastWarning, pause_after};
 use super::slot::{Slot, Wake};
 use super::state::{Binding, StoredState};
 use super::stats::Stats;
@@ -33,8 +33,6 @@ pub(super) const FILE: &str = "state";
 const GATHER: Duration = Duration::from_millis(20);
 /// Maximum age of written data that was not synced to disk.
 const SYNC: Duration = Duration::from_secs(1);
-/// Delays between retries.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
 /// Why the newest state is not on disk.
 #[derive(Debug, Error)]
@@ -58,7 +56,7 @@ pub(super) struct Open {
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) dir: PathBuf,
-    pub(super) keys: Option<Keys>,
+    pub(super) keys: Option<Keyring>,
     pub(super) slot: Arc<Slot>,
     pub(super) stats: Arc<Stats>,
     pub(super) lock: Option<File>,
@@ -69,22 +67,15 @@ pub(super) struct Keeper {
     pub(super) former: Former,
     /// The previous file belongs to no one who may start here: it is removed when there is a journal again.
     pub(super) stale: bool,
-    /// The state whose secrets are stored.
-    with_keys: Option<StoredState>,
     last_warning: LastWarning,
-    last_warning_of_keys: LastWarning,
 }
-
-/// The last complaint that was logged.
-#[derive(Debug, Default)]
-struct LastWarning(Option<String>);
 
 impl Keeper {
     /// For a folder, with what was found there.
     pub(super) fn new(dir: PathBuf, keys: Option<Keys>, slot: Arc<Slot>, stats: Arc<Stats>) -> Self {
         Self {
             dir,
-            keys,
+            keys: keys.map(|keys| Keyring::new(keys, Arc::clone(&stats))),
             slot,
             stats,
             lock: None,
@@ -92,9 +83,7 @@ impl Keeper {
             bound: None,
             former: Former::Dropped,
             stale: true,
-            with_keys: None,
             last_warning: LastWarning::default(),
-            last_warning_of_keys: LastWarning::default(),
         }
     }
 
@@ -104,7 +93,11 @@ impl Keeper {
         let mut retry: Option<(Instant, Duration)> = None;
         let mut sync: Option<Instant> = None;
         loop {
-            let next = [sync, retry.map(|(at, _)| at)].into_iter().flatten().min();
+            if let Some(keys) = &mut self.keys {
+                keys.on_time(clock::now(), unsaved.is_none());
+            }
+            let of_keys = self.keys.as_ref().and_then(Keyring::due);
+            let next = [sync, retry.map(|(at, _)| at), of_keys].into_iter().flatten().min();
             let patience = next.map(|at| at.saturating_duration_since(clock::now()));
             match self.slot.wait(patience) {
                 Wake::State(state) => {
@@ -113,8 +106,9 @@ impl Keeper {
                 }
                 Wake::Time => {}
                 Wake::Closed(state) => {
-                    if let Some(state) = state.or(unsaved) {
-                        self.save(&state);
+                    let is_kept = state.or(unsaved).is_none_or(|state| self.save(&state));
+                    if let Some(keys) = &mut self.keys {
+                        keys.finish(clock::now(), is_kept);
                     }
                     let _ = self.sync();
                     return;
@@ -125,7 +119,8 @@ impl Keeper {
                 && let Err(state) = self.sync()
             {
                 unsaved = Some(unsaved.unwrap_or(state));
-                retry = Some((now + RETRY.0, RETRY.0));
+                let pause = pause_after(None);
+                retry = Some((now + pause, pause));
             }
             let is_due = retry.is_none_or(|(at, _)| now >= at);
             let Some(state) = unsaved.take_if(|_| is_due) else { continue };
@@ -150,7 +145,7 @@ impl Keeper {
                     self.stats.wrote(open.log.size(), open.records, clock::wall());
                 }
                 self.bound = Some(Arc::clone(&state.binding));
-                if self.last_warning.0.take().is_some() {
+                if self.last_warning.is_over() {
                     info!(path = %self.dir.display(), "the state is kept on disk again");
                 }
                 true
@@ -177,7 +172,9 @@ impl Keeper {
             self.open = None;
         }
         // Keys first: otherwise a journal could name keys that are not stored yet.
-        self.save_keys(state);
+        if let Some(keys) = &mut self.keys {
+            keys.save(state, clock::now());
+        }
         if self.bound.as_ref().is_some_and(|bound| bound.differs(&state.binding)) {
             info!("the saved state comes from another source than the control plane reads: dropping it");
             (self.former, self.stale, self.bound) = (Former::Dropped, true, None);
@@ -214,30 +211,6 @@ impl Keeper {
         Ok(Open { log, state: state.clone(), records: 1 })
     }
 
-    /// A failure to store keys does not prevent storing the rest: a host without a key is better than no host.
-    fn save_keys(&mut self, state: &StoredState) {
-        let Some(keys) = &mut self.keys else { return };
-        let before = self.with_keys.take();
-        let is_same = |lane: Lane| {
-            before.as_ref().is_some_and(|before| before.lane(lane).has.root() == state.lane(lane).has.root())
-        };
-        if Lane::ALL.into_iter().all(is_same) {
-            self.with_keys = before;
-            return;
-        }
-        match keys.save(before.as_ref(), state) {
-            Ok(()) => {
-                self.with_keys = Some(state.clone());
-                self.last_warning_of_keys.0 = None;
-            }
-            Err(error) => {
-                self.stats.key_errors.fetch_add(1, Ordering::Relaxed);
-                self.last_warning_of_keys
-                    .warn(format!("private keys are not kept for the next start: {error}"));
-            }
-        }
-    }
-
     /// Returns the state to be written again if the disk did not accept it.
     fn sync(&mut self) -> Result<(), Box<StoredState>> {
         let Some(open) = &mut self.open else { return Ok(()) };
@@ -247,21 +220,6 @@ impl Keeper {
         // Data that the kernel has dropped is not written by another fsync(2): the whole state is rewritten.
         Err(self.open.take().map(|open| Box::new(open.state)).unwrap_or_default())
     }
-}
-
-impl LastWarning {
-    /// Logs a complaint once, and again when it changes.
-    fn warn(&mut self, what: String) {
-        if self.0.as_ref() != Some(&what) {
-            warn!("{what}");
-            self.0 = Some(what);
-        }
-    }
-}
-
-/// The time until the next retry, given the time before this one.
-fn pause_after(pause: Option<Duration>) -> Duration {
-    pause.map_or(RETRY.0, |pause| (pause * 2).min(RETRY.1))
 }
 
 /// The newest state is worth more than the space that the previous one takes.
@@ -283,13 +241,6 @@ fn payload(message: &impl prost::Message) -> Zeroizing<Vec<u8>> {
 mod tests {
     use super::super::load::load;
     use super::*;
-
-    /// A disk that is full for an hour is not left alone for another one.
-    #[test]
-    fn retries_are_ten_seconds_apart_at_most() {
-        let pauses = std::iter::successors(Some(pause_after(None)), |pause| Some(pause_after(Some(*pause))));
-        assert_eq!(pauses.map(|it| it.as_secs()).take(7).collect::<Vec<_>>(), [1, 2, 4, 8, 10, 10, 10]);
-    }
 
     #[test]
     fn a_file_that_cannot_be_appended_to_is_written_anew() {

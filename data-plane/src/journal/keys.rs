@@ -72,11 +72,13 @@ fn check(dir: &Path) -> Result<(), KeysError> {
 pub(super) struct Keys {
     dir: PathBuf,
     open: Option<(File, Log)>,
+    /// The file has secrets that the last saved state does not have.
+    has_others: bool,
 }
 
 impl Keys {
     pub(super) fn new(dir: PathBuf) -> Self {
-        Self { dir, open: None }
+        Self { dir, open: None, has_others: false }
     }
 
     /// The stored secrets. They are read wherever the folder is; whether writing is allowed is checked separately.
@@ -84,6 +86,11 @@ impl Keys {
         let path = self.dir.join(FILE);
         // Allocated at full size at once, because memory that a vector outgrows is not wiped.
         read(&Zeroizing::new(private::read(&path).unwrap_or_default()))
+    }
+
+    /// Whether there are secrets beside those of the last saved state, which it does not have any more.
+    pub(super) fn has_others(&self) -> bool {
+        self.has_others
     }
 
     /// Stores the secrets of a state; only the new ones, if those of the previous state were stored.
@@ -108,6 +115,7 @@ impl Keys {
         if let Some(((lock, mut log), before)) = self.open.take().filter(is_good).zip(before) {
             let new = secrets_of(before, state);
             log.append(new.iter().map(|entry| payload(entry))).map_err(system)?;
+            self.has_others |= !secrets_of(state, before).is_empty();
             self.open = Some((lock, log));
             return Ok(());
         }
@@ -116,11 +124,12 @@ impl Keys {
         let all = secrets_of(&StoredState::default(), state);
         let log = Log::anew(&path, MAGIC, all.iter().map(|entry| payload(entry)), Former::Dropped);
         self.open = Some((lock, log.map_err(system)?));
+        self.has_others = false;
         Ok(())
     }
 }
 
-/// Secrets that are in a state and not in the previous one.
+/// Secrets that are in a state and not in the other one.
 fn secrets_of(before: &StoredState, after: &StoredState) -> Vec<Arc<Entry>> {
     let up = |lane| Delta::between(&before.lane(lane).has, &after.lane(lane).has).up;
     Lane::ALL.into_iter().flat_map(up).filter(|entry| entry.kind().is_secret()).collect()

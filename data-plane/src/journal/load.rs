@@ -19,7 +19,7 @@ use shared::version::{Lineage, Seq, Version};
 use tracing::{error, info, warn};
 
 use super::keeper::{FILE, Keeper, Open};
-use super::keys::Keys;
+use super::keyring::Keyring;
 use super::log::{self, Former, Log};
 use super::missing::Missing;
 use super::replay::{self, Replayed};
@@ -62,7 +62,7 @@ pub(super) fn load(keeper: &mut Keeper, here: &Binding, answered: impl FnOnce())
     }
     let read = catch_unwind(AssertUnwindSafe(|| {
         let found = read(keeper, here)?;
-        let bodies = keeper.keys.as_ref().map(Keys::read).unwrap_or_default();
+        let bodies = keeper.keys.as_ref().map(Keyring::read).unwrap_or_default();
         answered();
         Some(serve(found, &bodies))
     }));

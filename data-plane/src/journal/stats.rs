@@ -16,7 +16,7 @@ pub(crate) struct Stats {
     pub(crate) states: AtomicU64,
     /// Number of states that could not be written.
     pub(crate) errors: AtomicU64,
-    /// Number of states whose secrets could not be written.
+    /// Number of times that secrets could not be written.
     pub(crate) key_errors: AtomicU64,
     /// The newest state is not on disk, and writing is being retried.
     pub(crate) failing: AtomicBool,

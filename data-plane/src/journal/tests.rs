@@ -45,9 +45,14 @@ impl Process {
     }
 
     fn knowing(dir: &Path, here: &Binding) -> Self {
+        Self::with_keys(dir, None, here)
+    }
+
+    fn with_keys(dir: &Path, keys: Option<&Path>, here: &Binding) -> Self {
         let stats = Arc::new(Stats::default());
         let here = Binding { source: None, ..here.clone() };
-        let mut started = Journal::start(dir.to_owned(), None, here, Arc::clone(&stats)).unwrap();
+        let keys = keys.map(Path::to_owned);
+        let mut started = Journal::start(dir.to_owned(), keys, here, Arc::clone(&stats)).unwrap();
         let loaded = loop {
             match started.loaded.try_recv().unwrap() {
                 Some(loaded) => break loaded,
@@ -251,4 +256,73 @@ fn a_folder_that_is_removed_or_moved_is_made_again() {
         roots(&world(&["/", "/removed"])),
         "who moved it has what was there"
     );
+}
+
+/// Waits for something that the thread does by itself.
+fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn with_certificate(name: &str) -> World {
+    let mut world = world(&["/"]);
+    let pair = crate::table::world::certificate(&[name]);
+    world.live.insert(crate::table::world::entry(
+        &format!("ns/{name}"),
+        shared::resource::Resource::Certificate(pair),
+    ));
+    world
+}
+
+/// The keys that a start would find.
+fn keys_in(dir: &Path) -> Vec<String> {
+    let found = Keys::new(dir.to_owned()).read();
+    let mut names: Vec<_> = found.values().map(|entry| entry.key.key.to_string()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn keys_of_another_source_are_not_left_beside_those_of_this_one() {
+    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else { return };
+    let (dir, keys) = (tempfile::tempdir().unwrap(), shm.path().join("keys"));
+    let process = Process::with_keys(dir.path(), Some(&keys), &binding(0));
+    process.keep(state(&with_certificate("one"), 1, 5));
+    eventually("the first one is kept", || keys_in(&keys) == ["ns/one"]);
+    process.keep(state(&with_certificate("two"), 1, 6));
+    eventually("the second one is kept", || keys_in(&keys).contains(&"ns/two".to_owned()));
+    assert_eq!(keys_in(&keys), ["ns/two"], "at once");
+}
+
+/// Nothing may change for days, and the next start would have no keys.
+#[test]
+fn keys_that_could_not_be_kept_are_tried_again_by_themselves() {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else { return };
+    let (dir, keys) = (tempfile::tempdir().unwrap(), shm.path());
+    set_permissions(keys, Permissions::from_mode(0o750)).unwrap();
+    let process = Process::with_keys(dir.path(), Some(keys), &binding(0));
+    process.keep(state(&with_certificate("one"), 1, 5));
+    eventually("it is tried", || process.stats.key_errors.load(Ordering::Relaxed) > 0);
+    assert!(keys_in(keys).is_empty());
+    set_permissions(keys, Permissions::from_mode(0o700)).unwrap();
+    eventually("they are kept once that is possible", || keys_in(keys) == ["ns/one"]);
+}
+
+#[test]
+fn at_the_end_no_key_is_left_that_is_of_no_use() {
+    let Ok(shm) = tempfile::tempdir_in("/dev/shm") else { return };
+    let (dir, keys) = (tempfile::tempdir().unwrap(), shm.path().join("keys"));
+    let process = Process::with_keys(dir.path(), Some(&keys), &binding(0));
+    process.keep(state(&with_certificate("one"), 1, 5));
+    eventually("the first one is kept", || keys_in(&keys) == ["ns/one"]);
+    process.keep(state(&with_certificate("two"), 2, 5));
+    eventually("the second one is kept", || keys_in(&keys).contains(&"ns/two".to_owned()));
+    drop(process);
+    assert_eq!(keys_in(&keys), ["ns/two"]);
 }
