@@ -221,6 +221,7 @@ impl Config {
                     }
                 }
                 Kind::Backend => named.extend(alternatives(&key.key).map(String::as_str)),
+                Kind::Settings => _ = named.insert(self.settings.default_backend.as_str()),
                 _ => {}
             }
         }
@@ -229,6 +230,7 @@ impl Config {
         for key in &unnamed {
             self.kept.remove(key);
             self.touch_users(key);
+            self.touched.default_backend |= *self.settings.default_backend == **key;
         }
         self.touched.backends.extend(unnamed);
     }

@@ -437,6 +437,30 @@ fn the_last_good_version_of_a_route_keeps_the_backends_that_leave_it() {
     assert!(endpoints(&writer, "a.test").is_empty(), "its slices went with it");
 }
 
+/// The default backend is one of them: requests that no Ingress takes would get 404 instead.
+#[test]
+fn the_default_backend_of_last_good_settings_stays() {
+    let mut writer = two_hosts();
+    let named = |key: &str| {
+        let settings = Settings { default_backend: key.into(), ..Settings::default() };
+        entry("default", Resource::Settings(settings))
+    };
+    let leads_to = |writer: &Writer| {
+        let table = writer.tables().current();
+        table.unclaimed().and_then(|entry| entry.backend().map(ToString::to_string))
+    };
+    writer.apply_live(vec![slice("ns/e3", "ns/s3", &[3])], &[]);
+    writer.apply_config(vec![backend("ns/s3/80"), named("ns/s3/80")], &[]);
+    assert_eq!(leads_to(&writer).as_deref(), Some("ns/s3/80"));
+    writer.apply_config(vec![broken(Kind::Settings, "default")], &[unreferred(Kind::Backend, "ns/s3/80")]);
+    assert_eq!(leads_to(&writer).as_deref(), Some("ns/s3/80"));
+    // It is read again, and names another one.
+    writer.apply_config(vec![named("ns/s2/80")], &[]);
+    assert_eq!(leads_to(&writer).as_deref(), Some("ns/s2/80"));
+    writer.apply_config(vec![named("ns/s3/80")], &[]);
+    assert_eq!(leads_to(&writer), None, "it is not kept any longer");
+}
+
 #[test]
 fn a_backend_that_is_gone_is_not_kept_for_a_last_good_version() {
     let mut writer = two_hosts();
