@@ -143,6 +143,12 @@ impl Manifest {
         }
     }
 
+    /// Whether it is that of this pin, wherever it is stored.
+    pub fn is_of(&self, pin: &Pin) -> bool {
+        let bare = Self { source: String::new(), digest: String::new(), parts: Vec::new(), ..self.clone() };
+        bare == Self::of(pin)
+    }
+
     /// Parses the manifest of a record.
     ///
     /// # Errors

@@ -325,6 +325,28 @@ async fn a_record_that_is_damaged_is_mended_once_and_one_that_is_gone_stays_away
     assert!(!cluster.names().contains(&NAME.to_owned()));
 }
 
+/// A replica that was cut off knows the pin of before. Those that have this one write it again.
+#[tokio::test]
+async fn a_damaged_record_is_not_mended_with_another_pin() {
+    let cluster = Cluster::default();
+    let (cut_off, replica) = (Replica::of(&cluster), Replica::of(&cluster));
+    let (before, newer) = (a_pin(1), a_pin(2));
+    let revision = cut_off.write(&before, None).await.unwrap();
+    replica.write(&newer, Some(&revision)).await.unwrap();
+    let part = cluster.names().into_iter().find(|name| name != NAME).unwrap();
+    cluster.secrets.lock().unwrap().remove(&part);
+    let there = cluster.manifest();
+    let mend = |pin: &Arc<Pin>| PinChange::Mend { pin: Arc::clone(pin), replaces: cluster.revision() };
+    assert_eq!(cut_off.ask(mend(&before)).await.unwrap(), cluster.revision());
+    // Nor with one of the same version that ends at another time.
+    let shorter =
+        Pin::new(How::Rollback, newer.version, newer.config.clone(), UNIX_EPOCH, Duration::from_secs(9), "");
+    assert_eq!(cut_off.ask(mend(&Arc::new(shorter))).await.unwrap(), cluster.revision());
+    assert_eq!(cluster.manifest(), there);
+    replica.ask(mend(&newer)).await.unwrap();
+    assert_eq!(version(Replica::of(&cluster).read().await), newer.version);
+}
+
 /// A replica of an older build is asked to repair what it cannot read: that is not damaged.
 #[tokio::test]
 async fn a_record_of_a_newer_build_a_copy_and_one_that_is_being_made_are_no_damage() {

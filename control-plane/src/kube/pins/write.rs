@@ -136,6 +136,11 @@ impl Writer {
                 if revision != replaces || !self.is_damaged(&there).await? {
                     return Ok(Arc::clone(revision));
                 }
+                // A decision that was not heard of here, perhaps because this replica was cut off: it is mended by those
+                // that have it, and no earlier one takes its place.
+                if manifest_of(&there).is_ok_and(|manifest| !manifest.is_of(pin)) {
+                    return Ok(Arc::clone(revision));
+                }
                 tracing::warn!(
                     "the record of the {pin} in {}/{NAME} is damaged: it is written again",
                     self.secrets.namespace
