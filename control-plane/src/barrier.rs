@@ -1,9 +1,9 @@
 //! The freshness barrier: before a replica sends a proxy anything, it makes sure that it is not behind that proxy.
 //!
 //! Replicas read the same objects, each at its own pace. A proxy that comes from another replica may have a newer state than this
-//! one, and sending it ours would take it back in time. So a proxy whose state differs from what is offered here waits for a round:
+//! one, and sending it ours would take it back in time. So a proxy that does not come back to our own log waits for a round:
 //! all kinds are listed again, by lists that began after the proxy came, and the result is offered. That the proxy's root is in our
-//! own history proves nothing: states recur.
+//! own history, or equals what is offered, proves nothing: states recur.
 //!
 //! All proxies that wait when a round begins share it. Later ones wait for the next round, and there is one round at a time. A proxy
 //! with the same state as one of those, from the same position in the same log, needs no round of its own: a replica that ends

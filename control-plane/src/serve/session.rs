@@ -361,10 +361,17 @@ impl Session {
             let terms = Terms { has_slot: self.has_slot, answers_inventory: hello.inventory, now };
             let (resume, has_barrier) = (hello.take(lane), self.has_barrier);
             let has_something = resume.root.is_some();
+            let is_of_this_log = resume.lineage == Some(head.lineage);
             let cursor = self.lane_mut(lane);
             let start = cursor.resume(resume, head.lineage, head.lane(lane), terms);
             let overclaim = cursor.overclaim(head.lane(lane));
-            if has_barrier && has_something && !matches!(start, Start::InSync | Start::Cursor) {
+            // A log never goes back. In another one, an equal state may be a later one: states recur.
+            let is_known = match start {
+                Start::Cursor => true,
+                Start::InSync => is_of_this_log,
+                Start::Inventory | Start::Full | Start::Wait => false,
+            };
+            if has_barrier && has_something && !is_known {
                 cursor.hold();
                 actions.doubts = Some(Doubt { whence });
             }

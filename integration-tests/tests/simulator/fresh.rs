@@ -162,3 +162,46 @@ fn the_proxies_of_a_replica_that_is_gone_share_a_round_and_are_sent_what_differs
         }
     }
 }
+
+/// An edit is taken back soon after: states recur. A replica that has heard of neither offers what its new proxy has, and
+/// what there was in between when it hears of that.
+#[test]
+fn a_replica_that_offers_what_a_proxy_has_by_chance_does_not_take_it_back_either() {
+    let [ahead, behind] = [0, 1];
+    let mut in_sync = 0;
+    for seed in 0..25 {
+        let mut world = World::connected(seed);
+        let mut edits = Edits::new();
+        world.edit_number(10, &mut edits);
+        world.settle();
+        world.nodes.truncate(NODES);
+        world.goes(0, ahead);
+        world.pass_at(ahead, &[]);
+        world.edit_number(11, &mut edits);
+        world.pass_at(ahead, &[]);
+        assert_eq!(world.is_at(0, &edits), [Some(11); 2], "seed {seed}");
+        world.edit_number(10, &mut edits);
+        world.pass_at(ahead, &[]);
+        assert_eq!(world.is_at(0, &edits), [Some(10); 2], "seed {seed}");
+
+        world.goes(0, behind);
+        let roots = Lane::ALL.map(|lane| world.members[0].root(lane));
+        in_sync +=
+            usize::from(roots == Lane::ALL.map(|lane| world.nodes[behind].replica.offers(lane).1.root()));
+        for _ in 0..400 {
+            world.now += Duration::from_millis(20);
+            let World { rng, now, cluster, nodes, members, offered, .. } = &mut world;
+            nodes[behind].probed(cluster);
+            nodes[behind].stir(cluster, rng, *now);
+            members[0].serve(nodes, *now);
+            _ = members[0].up(nodes, *now);
+            _ = members[0].down(nodes, offered, *now);
+            world.note();
+            assert_eq!(world.is_at(0, &edits), [Some(10); 2], "seed {seed}: it was taken back");
+        }
+        world.edit_number(12, &mut edits);
+        world.settle();
+        assert_eq!(world.is_at(0, &edits), [Some(12); 2], "seed {seed}: later edits reach it");
+    }
+    assert!(in_sync > 12, "{in_sync}: the states did not recur");
+}

@@ -28,7 +28,7 @@ impl World {
     }
 
     /// A proxy leaves its replica for another one.
-    fn goes(&mut self, who: usize, to: usize) {
+    pub(super) fn goes(&mut self, who: usize, to: usize) {
         let member = &mut self.members[who];
         member.part(self.now, Duration::ZERO, Some(&mut self.nodes));
         assert!(member.connect(to, &mut self.nodes, self.now), "it takes proxies");

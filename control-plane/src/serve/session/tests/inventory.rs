@@ -79,11 +79,6 @@ fn who_may_have_something_newer_waits_until_that_is_known() {
         Event::Message(ProxyMessage::Hello(Hello { inventory: true, ..proxy.hello() }))
     };
     let session = |head| Session::new("default".into(), head, Claim([7; 16]), now).with_barrier();
-    let mut same = session(plane.published.head());
-    assert!(
-        same.on(hello(&plane.published.head().live.snapshot), now).doubts.is_none(),
-        "equal roots wait for nothing"
-    );
 
     let mut session = session(plane.published.head());
     session.on(Event::Slot, now);
@@ -113,6 +108,40 @@ fn who_may_have_something_newer_waits_until_that_is_known() {
     let out = session.on(inventory(has.digests(), Vec::new()), late + PROGRESS).out;
     let [Out::Chunk { lane: Lane::Live, frame, .. }, ..] = &out[..] else { panic!("{out:?}") };
     assert_eq!((decode(frame).up.len(), decode(frame).removed.len()), (0, 0), "it has all of it");
+}
+
+/// States recur: this replica may offer what the proxy has because it has not heard yet of what came in between.
+#[test]
+fn who_has_the_same_is_sent_nothing_later_before_that_is_known() {
+    let now = shared::clock::now();
+    let mut plane = Plane::new(1, now);
+    plane.commit(entry(Kind::Host, "_", 1), entry(Kind::Endpoints, "a/1", 1), now);
+    let came = |lineage: Lineage, plane: &Plane| {
+        let (head, mut proxy) = (plane.published.head(), Proxy::default());
+        for lane in Lane::ALL {
+            let snapshot = head.lane(lane).snapshot.clone();
+            let has = Has { lineage: Some(lineage), seq: Seq(1), snapshot, whole: true, ..Has::default() };
+            proxy.lanes.insert(lane, has);
+        }
+        let mut session = Session::new("default".into(), head, Claim([7; 16]), now).with_barrier();
+        let actions = session.on(Event::Message(ProxyMessage::Hello(proxy.hello())), now);
+        (session, actions)
+    };
+    let (mut session, actions) = came(Lineage([9; 16]), &plane);
+    let [Out::Welcome(welcome)] = &actions.out[..] else { panic!("{:?}", actions.out) };
+    assert!(welcome.lanes.iter().all(|(_, start, _)| *start == Start::InSync), "it has all: nothing is sent");
+    let (_, of_this_log) = came(lineage(&plane), &plane);
+    assert_eq!(of_this_log.doubts, None, "it was here before, and a log does not go back");
+
+    plane.commit(entry(Kind::Host, "_", 2), entry(Kind::Endpoints, "a/1", 2), now);
+    let between = session.on(Event::Head(plane.published.head()), now);
+    assert_eq!(between.out, [], "the proxy may have left that behind");
+    assert!(actions.doubts.is_some_and(|doubt| doubt.whence.is_some()), "a shared round is asked for");
+    plane.commit(entry(Kind::Host, "_", 1), entry(Kind::Endpoints, "a/1", 1), now);
+    plane.commit(entry(Kind::Host, "_", 3), entry(Kind::Endpoints, "a/1", 3), now);
+    let fresh = session.on(Event::Fresh(plane.published.head()), now);
+    let [Out::Chunk { lane: Lane::Live, frame, .. }, ..] = &fresh.out[..] else { panic!("{:?}", fresh.out) };
+    assert_eq!(decode(frame).from, 1, "from where it was");
 }
 
 /// Nor of CONFIG, while LIVE is behind what that relies on.
