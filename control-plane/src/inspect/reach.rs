@@ -4,7 +4,7 @@
 //! acknowledged.
 //!
 //! **Invariant:** never optimistic: a proxy whose version is not in this replica's history counts as having none, and
-//! so do a silent one, and one that only a replica knew that does not answer.
+//! so do one that diverged, a silent one, and one that only a replica knew that does not answer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Reach {
         });
         let is_other = |member: &&Member| !own.contains_key(&*member.shared.id);
         let others = fleet.members.values().filter(is_other).map(|Member { shared, about, .. }| {
-            let proxy = shared.proxy.as_ref().filter(|_| shared.connected)?;
+            let proxy = shared.proxy.as_ref().filter(|proxy| shared.connected && !proxy.diverged)?;
             match *about == About::Same && proxy.in_sync {
                 true => newest,
                 false => by_name.get(&proxy.acked).copied(),
@@ -85,7 +85,11 @@ pub(super) fn offered(head: &Head) -> Vec<Option<usize>> {
 
 fn connected(registry: &Registry) -> HashMap<Arc<str>, Seq> {
     let mut connected = HashMap::new();
-    registry.for_each(|proxy| _ = connected.insert(Arc::clone(&proxy.id), proxy.config.seq));
+    registry.for_each(|proxy| {
+        // It has something that was not sent to it.
+        let acked = if proxy.is_diverged() { Seq::default() } else { proxy.config.seq };
+        connected.insert(Arc::clone(&proxy.id), acked);
+    });
     connected
 }
 
@@ -109,10 +113,12 @@ mod tests {
     use shared::delta::Delta;
     use shared::entry::Entry;
     use shared::resource::{Denial, Host, Resource};
-    use shared::version::Lineage;
+    use shared::version::{Claim, Lineage};
 
     use super::*;
     use crate::pin::{How, Pin};
+    use crate::serve::message::Hello;
+    use crate::serve::session::Standing;
     use crate::store::{Changes, Store};
 
     /// A head after some versions, the names of which are returned too, the newest first.
@@ -165,6 +171,20 @@ mod tests {
     }
 
     #[test]
+    fn a_proxy_that_diverged_has_no_version() {
+        let (head, _) = head();
+        let registry = Arc::new(Registry::default());
+        let _seats = [("a-1", false), ("b-1", true)].map(|(id, diverged)| {
+            let seat = registry.enter(&Hello::of(id), Claim::random(), "", clock::wall()).unwrap();
+            let config = Standing { seq: head.config.seq, diverged, ..Standing::default() };
+            seat.update(&config, &Standing::default());
+            seat
+        });
+        let reach = Reach::of(&connected(&registry), &Fleet::default(), &head);
+        assert_eq!((reach.proxies, reach.acked(0)), (2, 1));
+    }
+
+    #[test]
     fn proxies_of_other_replicas_count_by_the_version_that_they_have() {
         let (head, names) = head();
         let own = HashMap::from([("own".into(), head.config.seq), ("new".into(), Seq::default())]);
@@ -185,6 +205,12 @@ mod tests {
             // It is moving, and is connected here as well.
             member("own", &names[3], false, false),
         ]);
+        // It had the newest version, and has something else now.
+        let (id, mut diverged) = member("diverged", &names[0], false, true);
+        diverged.shared.proxy.as_mut().unwrap().diverged = true;
+        fleet.members.insert(id, diverged);
+        assert_eq!(reach(&fleet), (9, vec![2, 3, 4, 5]));
+        fleet.members.remove("diverged");
         let silent = member("silent", &names[0], false, true);
         let shared = inspect::SharedProxy { connected: false, ..silent.1.shared };
         fleet.members.insert(silent.0, Member { shared, ..silent.1 });
