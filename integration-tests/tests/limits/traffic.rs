@@ -45,6 +45,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "upstream/liveness.rs",
         "upstream/send.rs",
         "upstream/strain.rs",
+        "upstream/wire.rs",
         "worker.rs",
         "worker/pace.rs",
     ],
@@ -145,6 +146,11 @@ const ROWS: &[Row] = &[
             "clients_that_give_up_leave_a_dead_connection_to_itself",
             "an_endpoint_that_is_slow_and_there_is_asked_and_keeps_its_connection",
         ],
+    ),
+    Row(
+        "reads at a time to learn whether an idle connection to an endpoint over TLS is quiet",
+        &["upstream::wire::READS"],
+        &["an_endpoint_that_goes_on_sending_tickets_is_not_quiet"],
     ),
     Row(
         "cancelled calls on a shared connection",
