@@ -81,6 +81,16 @@ pub(crate) struct Port {
     common: Rc<Common>,
 }
 
+/// Which replies of a session its client was sent.
+enum Given {
+    /// As many as go in one turn.
+    Some,
+    /// All that have come.
+    All,
+    /// The last ones: the session has ended.
+    Last,
+}
+
 /// A client's session and its socket to an endpoint.
 struct Session {
     socket: UdpSocket,
@@ -318,8 +328,8 @@ impl Port {
         }
     }
 
-    /// Sends a reply to its client. False: the session has ended.
-    fn give(&self, (client, asked): Key, session: &Session) -> bool {
+    /// Sends replies to their client.
+    fn give(&self, (client, asked): Key, session: &Session) -> Given {
         let mut buffer = self.common.buffer.borrow_mut();
         for _ in 0..ANSWERS {
             match session.socket.try_recv(&mut buffer) {
@@ -332,17 +342,17 @@ impl Port {
                         debug!(%client, %error, "an answer was lost");
                     }
                     if self.is_answered(session) {
-                        return false;
+                        return Given::Last;
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Given::All,
                 Err(error) => {
                     debug!(%client, %error, "the endpoint takes no datagrams");
-                    return false;
+                    return Given::Last;
                 }
             }
         }
-        true
+        Given::Some
     }
 
     fn forget(&self, key: Key, session: &Rc<Session>) {
@@ -386,8 +396,16 @@ async fn answers(port: Weak<Port>, server: Rc<Server>, key: Key, session: Rc<Ses
             Err(_) => server.local.timers.now().saturating_duration_since(session.heard.get()) < idle,
         };
         let Some(port) = port.upgrade() else { return };
-        if !goes_on || !port.give(key, &session) {
-            return port.forget(key, &session);
+        let given = if goes_on { port.give(key, &session) } else { Given::Last };
+        match given {
+            Given::Last => return port.forget(key, &session),
+            Given::All => {}
+            Given::Some => {
+                drop(port);
+                // Waiting for a socket that is ready gives nobody a turn, and an endpoint may reply faster than that is
+                // passed on.
+                tokio::task::yield_now().await;
+            }
         }
     }
 }
@@ -427,3 +445,6 @@ fn connect(endpoint: SocketAddr) -> io::Result<UdpSocket> {
     socket.set_nonblocking(true)?;
     UdpSocket::from_std(socket)
 }
+
+#[cfg(test)]
+mod tests;

@@ -256,7 +256,11 @@ const ROWS: &[Row] = &[
             "a_silent_session_makes_room_by_itself",
         ],
     ),
-    Row("UDP datagrams", &["udp::DATAGRAM", "udp::ANSWERS"], &["datagrams_are_answered"]),
+    Row(
+        "UDP datagrams",
+        &["udp::DATAGRAM", "udp::ANSWERS"],
+        &["datagrams_are_answered", "replies_that_go_on_leave_others_their_turns"],
+    ),
     Row(
         "empty lines before a request",
         &["codec::h1::scan::MAX_EMPTY_LINES"],
