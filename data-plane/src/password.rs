@@ -19,9 +19,26 @@ mod md5_crypt;
 /// Bytes of a SHA-1 digest.
 const SHA1_LENGTH: usize = 20;
 
+/// Maximum length in bytes of a password that is compared with a SHA-crypt hash, which takes the square of it: that of
+/// musl's crypt, which ingress-nginx uses.
+const LONGEST_SHA: usize = 256;
+
+/// The same for MD5-crypt. nginx' own variant (`$apr1$`) has none, and takes no longer.
+const LONGEST_MD5: usize = 30_000;
+
 /// Whether any password can match a hash: an unknown kind locks its user out.
 pub fn is_known(hash: &str) -> bool {
     Kind::of(hash).is_some()
+}
+
+/// Whether a password is worth a comparison. Of the other kinds, bcrypt and crypt(3) look at its beginning alone.
+pub fn could_fit(password: &[u8], hash: &str) -> bool {
+    match Kind::of(hash) {
+        Some(Kind::Sha256Crypt | Kind::Sha512Crypt) => password.len() <= LONGEST_SHA,
+        Some(Kind::Md5Crypt) => password.len() <= LONGEST_MD5,
+        Some(_) => true,
+        None => false,
+    }
 }
 
 /// Whether the comparison takes next to no time.
@@ -31,7 +48,7 @@ pub fn is_quick(hash: &str) -> bool {
 
 /// Whether `password` matches `hash`.
 pub fn fits(password: &[u8], hash: &str) -> bool {
-    let Some(kind) = Kind::of(hash) else { return false };
+    let Some(kind) = Kind::of(hash).filter(|_| could_fit(password, hash)) else { return false };
     match kind {
         Kind::Bcrypt => bcrypt::verify(password, hash).unwrap_or(false),
         Kind::Apr1 | Kind::Md5Crypt => same(md5_crypt::hash(password, hash).as_bytes(), hash.as_bytes()),

@@ -1,3 +1,5 @@
+use sha_crypt::{Algorithm, Params, PasswordHasher as _};
+
 use super::*;
 
 /// Hashes of "secret".
@@ -79,4 +81,29 @@ fn a_hash_that_takes_too_long_is_refused_at_once() {
     assert!(!is_known("$2y$15$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a"));
     assert!(is_known("$2y$14$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a"));
     assert!(!is_known("$6$rounds=500001$saltsalt$x"));
+}
+
+/// As musl's crypt, which is that of ingress-nginx: SHA-crypt takes the square of the length.
+#[test]
+fn a_password_that_takes_too_long_fits_no_hash() {
+    let sha = |algorithm, password: &[u8]| {
+        let hasher = ShaCrypt::new(algorithm, Params::new(Params::ROUNDS_MIN).unwrap());
+        hasher.hash_password_with_salt(password, b"saltsalt").unwrap().to_string()
+    };
+    for algorithm in [Algorithm::Sha256Crypt, Algorithm::Sha512Crypt] {
+        for (length, fits_) in [(256, true), (257, false)] {
+            let password = vec![b'x'; length];
+            let hash = sha(algorithm, &password);
+            assert_eq!((fits(&password, &hash), could_fit(&password, &hash)), (fits_, fits_), "{hash}");
+        }
+        assert!(!fits(&[b'x'; 24 * 1024], &sha(algorithm, b"x")));
+    }
+    for (length, fits_) in [(30_000, true), (30_001, false)] {
+        let password = vec![b'x'; length];
+        let hash = |salt| md5_crypt::hash(&password, salt);
+        assert_eq!(fits(&password, &hash("$1$saltsalt$")), fits_, "{length}");
+        assert!(fits(&password, &hash("$apr1$saltsalt$")), "that is nginx' own");
+    }
+    let bcrypt = "$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a";
+    assert!(could_fit(&[b'x'; 24 * 1024], bcrypt), "of which 72 bytes are looked at");
 }

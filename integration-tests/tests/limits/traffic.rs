@@ -19,6 +19,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "listen/ports.rs",
         "local",
         "metrics/requests.rs",
+        "password.rs",
         "rate/connections.rs",
         "rate/requests.rs",
         "rate/tries.rs",
@@ -816,6 +817,11 @@ const ROWS: &[Row] = &[
         "access log queue",
         &["access_log::WAITING", "access_log::CHUNK"],
         &["a_writer_that_is_behind_costs_lines_and_no_time"],
+    ),
+    Row(
+        "length of a password that is compared with a hash of SHA-crypt, or of MD5-crypt (`$1$`)",
+        &["password::LONGEST_SHA", "password::LONGEST_MD5"],
+        &["a_password_that_takes_too_long_fits_no_hash"],
     ),
     Row(
         "password check (basic authentication, slow hashes)",

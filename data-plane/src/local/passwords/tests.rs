@@ -52,6 +52,13 @@ async fn hashes_that_take_no_time_wait_for_nobody() {
         assert_eq!(passwords.ask(&list, "alice", &hash, b"wrong").await, Verdict::Wrong);
     }
     assert_eq!(passwords.ask(&list, "alice", &Arc::from("hunter2"), b"hunter2").await, Verdict::Wrong);
+    let slow = Arc::<str>::from("$6$rounds=500000$saltsalt$x");
+    assert_eq!(
+        passwords.ask(&list, "alice", &slow, &[b'x'; 24 * 1024]).await,
+        Verdict::Wrong,
+        "far too long"
+    );
+    assert_eq!(passwords.ask(&list, "alice", &slow, &[b'x'; 256]).await, Verdict::Busy);
 }
 
 /// A flood on one list is refused beyond a queue length, and a password of another list is checked after at most one

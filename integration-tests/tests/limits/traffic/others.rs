@@ -90,6 +90,7 @@ pub(super) const OTHERS: &[(&str, &str)] = &[
     ("local::nonces::LENGTH", "the format"),
     ("local::nonces::OWN", "the format"),
     ("local::names::MISSING", "of names that the configuration has"),
+    ("password::SHA1_LENGTH", "the format"),
     ("local::passwords::IDLE", "how long a thread stays"),
     ("local::passwords::REMEMBERED", "a table of fixed size"),
     ("local::passwords::SHARDS", "a table of fixed size"),
