@@ -1,7 +1,7 @@
 //! Request metrics as ingress-nginx exports them, in Prometheus' text format.
 //!
-//! **Invariant:** a scrape holds two words for each set, and makes its text while it is sent: the text is a hundred times
-//! as long as what it counts.
+//! **Invariant:** a scrape holds four words for each set, and makes its text while it is sent: the text is a hundred
+//! times as long as what it counts.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -34,15 +34,15 @@ impl Labels {
 }
 
 impl Metrics {
-    /// The request metrics according to these rules, for places that a table still refers to.
+    /// The request metrics according to these rules, for places and canaries that a table still refers to.
     pub fn requests(&self, rules: &Arc<Rules>, labels: &Labels) -> RequestPage {
         let mut rows = Vec::new();
         for worker in &*self.workers {
             let published = worker.sets.load();
             // A worker that still uses other rules starts anew with its next request.
             for set in published.sets.iter().filter(|_| *published.rules == **rules) {
-                let Some(place) = set.place.upgrade() else { continue };
-                rows.push(Row { place, set: Arc::clone(set) });
+                let Some((place, canary)) = set.place.upgrade().zip(set.key.canary()) else { continue };
+                rows.push(Row { place, canary, set: Arc::clone(set) });
             }
         }
         rows.sort_unstable_by(|a, b| a.labels(rules).cmp(&b.labels(rules)));
@@ -89,6 +89,7 @@ enum Family {
 #[derive(Debug)]
 struct Row {
     place: Arc<RequestLabels>,
+    canary: Option<Arc<str>>,
     set: Arc<Set>,
 }
 
@@ -98,7 +99,7 @@ impl Row {
         let (place, key) = (&self.place, &self.set.key);
         let (namespace, ingress) = place.ingress();
         (
-            (key.canary.as_deref().unwrap_or_default(), if rules.per_host { place.host() } else { "" }),
+            (self.canary.as_deref().unwrap_or_default(), if rules.per_host { place.host() } else { "" }),
             (ingress, key.method(), namespace),
             (place.path(), place.service(), key.order()),
         )
@@ -107,12 +108,12 @@ impl Row {
     /// The same for [`Family::Latency`].
     fn target(&self) -> impl Ord {
         let (namespace, ingress) = self.place.ingress();
-        (self.set.key.canary.as_deref().unwrap_or_default(), ingress, namespace, self.place.service())
+        (self.canary.as_deref().unwrap_or_default(), ingress, namespace, self.place.service())
     }
 
     /// Writes them for a series of that.
     fn write_target(&self, out: &mut String) {
-        label(out, "canary", self.set.key.canary.as_deref().unwrap_or_default());
+        label(out, "canary", self.canary.as_deref().unwrap_or_default());
         let (namespace, ingress) = self.place.ingress();
         label(out, "ingress", ingress);
         label(out, "namespace", namespace);
@@ -122,7 +123,7 @@ impl Row {
     /// Writes the labels of a series.
     fn write(&self, rules: &Rules, out: &mut String) {
         let (place, key) = (&self.place, &self.set.key);
-        label(out, "canary", key.canary.as_deref().unwrap_or_default());
+        label(out, "canary", self.canary.as_deref().unwrap_or_default());
         if rules.per_host {
             label(out, "host", place.host());
         }

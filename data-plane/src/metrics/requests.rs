@@ -43,7 +43,7 @@ const NAMES: usize = 256;
 /// Maximum number of places that are counted under one name.
 const PLACES_OF_NAME: usize = 64;
 
-/// Ticks between sweeps for places that are gone.
+/// Ticks between sweeps for places and canaries that are gone.
 const SWEEP: u32 = 8;
 
 /// Methods with a label of their own; others share [`OTHER`], because clients can make them up.
@@ -79,7 +79,7 @@ pub struct Request<'a> {
     pub host: Option<&'a str>,
     /// Status of the response.
     pub status: u16,
-    /// Name of the canary, if it took the request.
+    /// Name of the canary, if it took the request: the same object as long as there is that canary.
     pub canary: Option<&'a Arc<str>>,
     /// In microseconds or bytes: the request's time; the time until connect, response head and end, if only one
     /// endpoint was tried; bytes of the request, of the response, and the latter again as bytes sent.
@@ -87,15 +87,25 @@ pub struct Request<'a> {
 }
 
 /// Distinguishes the sets of one place.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub(super) struct Key {
     method: u8,
     /// Values below 10 are classes.
     status: u16,
-    pub(super) canary: Option<Arc<str>>,
+    /// Its name's address is not reused as long as a set refers to it.
+    canary: Option<Weak<str>>,
 }
 
 impl Key {
+    fn new(method: u8, status: u16, canary: Option<&Arc<str>>) -> Self {
+        Self { method, status, canary: canary.map(Arc::downgrade) }
+    }
+
+    /// The name of the canary; `None`: it is gone.
+    pub(super) fn canary(&self) -> Option<Option<Arc<str>>> {
+        self.canary.as_ref().map(Weak::upgrade).map_or(Some(None), |name| name.map(Some))
+    }
+
     pub(super) fn method(&self) -> &'static str {
         METHODS.get(usize::from(self.method)).copied().unwrap_or(OTHER)
     }
@@ -116,7 +126,11 @@ impl Key {
     }
 
     fn is(&self, method: u8, status: u16, canary: Option<&Arc<str>>) -> bool {
-        self.status == status && self.method == method && self.canary.as_ref() == canary
+        let is_canary = match (&self.canary, canary) {
+            (Some(own), Some(canary)) => std::ptr::addr_eq(own.as_ptr(), Arc::as_ptr(canary)),
+            (own, canary) => own.is_none() && canary.is_none(),
+        };
+        self.status == status && self.method == method && is_canary
     }
 }
 
@@ -132,6 +146,12 @@ impl Set {
     fn new(place: &Arc<RequestLabels>, key: Key, rules: &Rules) -> Arc<Self> {
         let numbers = std::iter::repeat_with(Counter::default).take(rules.len()).collect();
         Arc::new(Self { place: Arc::downgrade(place), key, numbers })
+    }
+
+    /// Whether a table may still refer to its place and its canary.
+    fn is_of_now(&self) -> bool {
+        let has_canary = self.key.canary.as_ref().is_none_or(|name| name.strong_count() > 0);
+        has_canary && self.place.strong_count() > 0
     }
 
     fn count(&self, rules: &Rules, figures: &[Option<u64>; FAMILIES]) {
@@ -241,7 +261,7 @@ impl Requests {
             return set.count(&self.rules, &request.figures);
         }
         if sets.len() < SETS_OF_PLACE && self.len < self.most {
-            let key = Key { method, status, canary: request.canary.cloned() };
+            let key = Key::new(method, status, request.canary);
             return self.add(place, key).count(&self.rules, &request.figures);
         }
         let (method, status) = Key::folded(request);
@@ -252,7 +272,7 @@ impl Requests {
         if let Some(set) = found {
             set.count(&self.rules, &request.figures);
         } else if has_room {
-            let key = Key { method, status, canary: request.canary.cloned() };
+            let key = Key::new(method, status, request.canary);
             self.add(place, key).count(&self.rules, &request.figures);
         } else {
             return self.overflow(request);
@@ -269,7 +289,10 @@ impl Requests {
                 named.retain(|it| it.of.strong_count() > 0);
                 !named.is_empty()
             });
-            self.sets.retain(|_, sets| sets.first().is_some_and(|set| set.place.strong_count() > 0));
+            self.sets.retain(|_, sets| {
+                sets.retain(|set| set.is_of_now());
+                !sets.is_empty()
+            });
             self.len = self.sets.values().map(SmallVec::len).sum();
             self.is_changed |= self.len != before;
         }
@@ -291,11 +314,11 @@ impl Requests {
     fn overflow(&mut self, request: &Request<'_>) {
         self.without_room();
         let (method, status) = Key::folded(request);
-        let key = Key { method, status, canary: None };
         let place = Arc::clone(&self.overflow);
         let sets = self.sets.get(&address(&place));
-        let found = sets.and_then(|sets| sets.iter().find(|set| set.key == key)).cloned();
-        found.unwrap_or_else(|| self.add(&place, key)).count(&self.rules, &request.figures);
+        let found = sets.and_then(|sets| sets.iter().find(|set| set.key.is(method, status, None))).cloned();
+        let new = || Key::new(method, status, None);
+        found.unwrap_or_else(|| self.add(&place, new())).count(&self.rules, &request.figures);
     }
 
     /// Notes that there was no room for the kind of a request.

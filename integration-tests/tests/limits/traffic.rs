@@ -800,6 +800,7 @@ const ROWS: &[Row] = &[
         &[
             "a_flood_of_odd_requests_hides_no_failure_of_a_path",
             "a_place_has_so_many_sets_whatever_its_canaries_are_called",
+            "canaries_that_are_gone_leave_their_room_to_later_ones",
             "every_path_has_its_series_beyond_the_room_for_all_kinds",
             "there_is_more_room_where_there_is_more_memory",
         ],

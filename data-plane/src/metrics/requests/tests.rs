@@ -309,21 +309,43 @@ fn a_flood_of_odd_requests_hides_no_failure_of_a_path() {
     assert_eq!(metrics.worker(0).overflowed.value(), 810 - SETS_OF_PLACE as u64);
 }
 
-/// Canaries come and go, and their names stay as long as the path.
 #[test]
 fn a_place_has_so_many_sets_whatever_its_canaries_are_called() {
     let metrics = Metrics::new(1);
     let mut requests = Requests::new(metrics.worker(0));
     let place = place("ns/web", "/");
-    for number in 0..200 {
-        let canary = Arc::from(format!("ns-next-{number}"));
-        requests.count(&place, &Request { canary: Some(&canary), ..request("GET", 200) });
+    let canaries: Vec<Arc<str>> = (0..200).map(|number| format!("ns-next-{number}").into()).collect();
+    for canary in &canaries {
+        requests.count(&place, &Request { canary: Some(canary), ..request("GET", 200) });
     }
     requests.tick();
     let counted = counted(&metrics, &Rules::default());
     assert_eq!(counted.len(), SETS_OF_PLACE + FOLDED_OF_PLACE + 1);
     assert_eq!(sum(&counted, &["ingress=\"_overflow\"", "status=\"2xx\""]), 104);
     assert_eq!(sum(&counted, &[]), 200);
+}
+
+/// Some name a canary after each release.
+#[test]
+fn canaries_that_are_gone_leave_their_room_to_later_ones() {
+    let metrics = Metrics::new(1);
+    let mut requests = Requests::new(metrics.worker(0));
+    let place = place("ns/web", "/");
+    requests.count(&place, &request("GET", 200));
+    for number in 0..40 {
+        let canary = Arc::from(format!("ns-next-{number}"));
+        for status in [200, 201, 404, 500, 503] {
+            requests.count(&place, &Request { canary: Some(&canary), ..request("GET", status) });
+        }
+        requests.tick();
+        let counted = counted(&metrics, &Rules::default());
+        let of_canary = format!("canary=\"ns-next-{number}\"");
+        let own = counted.iter().filter(|line| line.contains(&of_canary) && line.contains("\"GET\"")).count();
+        assert_eq!((counted.len(), own), (6, 5), "{counted:?}");
+        drop(canary);
+        (0..SWEEP).for_each(|_| requests.tick());
+        assert_eq!(requests.len, 1, "what the path itself has is kept");
+    }
 }
 
 #[test]

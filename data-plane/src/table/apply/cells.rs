@@ -49,6 +49,8 @@ pub(super) struct Cells {
     absent: BTreeSet<Arc<str>>,
     /// The DNS names of cells.
     names: Names,
+    /// The names of canaries, by the keys of their Backends.
+    canaries: ByName<Arc<str>>,
     /// Replaced sets. A worker may use one until it reloads, and should not be the one to free it.
     retired: Vec<Arc<EndpointSet>>,
 }
@@ -96,6 +98,7 @@ impl Cells {
             leaving: BTreeSet::new(),
             absent: BTreeSet::new(),
             names: Names::default(),
+            canaries: ByName::default(),
             retired: Vec::new(),
         }
     }
@@ -248,6 +251,17 @@ impl Cells {
         cell
     }
 
+    /// The name of a Backend with a cell, as that of a canary. It is the same object for as long as the cell is, so that who
+    /// counts something of a canary sees when it is gone.
+    pub(super) fn name_of_canary(&mut self, backend: &Arc<str>) -> Arc<str> {
+        if let Some(name) = self.canaries.get(backend) {
+            return Arc::clone(name);
+        }
+        let name = name_of(backend);
+        self.canaries.insert(Arc::clone(backend), Arc::clone(&name));
+        name
+    }
+
     /// The next table names a Backend again whose cell was to be freed.
     pub(super) fn stays(&mut self, backend: &str) {
         self.leaving.remove(backend);
@@ -310,6 +324,7 @@ impl Cells {
         let (free, still): (BTreeSet<_>, BTreeSet<_>) = leaving.partition(free);
         self.leaving = still;
         for backend in free {
+            self.canaries.remove(&backend);
             let Some(Interned { source, .. }) = self.cells.remove(&backend) else {
                 continue;
             };

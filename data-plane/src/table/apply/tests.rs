@@ -645,6 +645,47 @@ fn the_first_alternative_acts() {
     assert_eq!(weight(&writer), Some(50));
 }
 
+/// Its requests are counted under it: anew only once it is another one.
+#[test]
+fn the_name_of_a_canary_is_there_as_long_as_the_canary() {
+    let mut writer = Writer::new();
+    let main = |count: i64| {
+        let policy = taking(Some(count));
+        entry(
+            "ns/s1/80",
+            Resource::Backend(Backend {
+                alternatives: vec!["ns/c1/80".into()],
+                policy,
+                ..Backend::default()
+            }),
+        )
+    };
+    let canary = |weight| {
+        entry("ns/c1/80", Resource::Backend(Backend { policy: taking(Some(weight)), ..Backend::default() }))
+    };
+    let hosts = [host("a.test", None), route("ingress/ns/i/a.test", &[("/", "ns/s1/80")])];
+    writer.replace_config([&hosts[..], &[main(1), canary(10)]].concat());
+    let name = |writer: &Writer| {
+        let table = writer.tables().current();
+        let Match::Path(path) = table.host("a.test").unwrap().route(b"/", &shared::pattern::Steps::new())
+        else {
+            panic!("no path")
+        };
+        let Action::Backend(upstream) = &path.action else { panic!("no backend") };
+        upstream.alternative.as_ref().map(|alternative| Arc::downgrade(&alternative.name))
+    };
+    let first = name(&writer).unwrap();
+    for change in [main(2), canary(20)] {
+        writer.apply_config(vec![change], &[]);
+        writer.collect();
+        assert!(first.ptr_eq(&name(&writer).unwrap()));
+    }
+    assert_eq!(first.upgrade().as_deref(), Some("ns-c1-80"));
+    writer.apply_config(vec![backend("ns/s1/80")], &[gone(&ResourceKey::new(Kind::Backend, "ns/c1/80"))]);
+    writer.collect();
+    assert_eq!((first.strong_count(), name(&writer).is_none()), (0, true));
+}
+
 #[test]
 fn a_key_that_does_not_fit_is_refused() {
     let mut writer = Writer::new();

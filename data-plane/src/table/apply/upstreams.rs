@@ -130,7 +130,7 @@ fn alternative(
     cells: &mut Cells,
     defaults: &BackendPolicy,
 ) -> Arc<Alternative> {
-    let (name, cell) = (name_of(key), cells.cell(key, Source::of(backend, defaults)));
+    let (cell, name) = (cells.cell(key, Source::of(backend, defaults)), cells.name_of_canary(key));
     cell.describe(Arc::clone(backend));
     let main = main.filter(|_| backend.policy.no_affinity_as_canary != Some(true));
     let sticky = main.map(|rules| sticky(rules, &cell));

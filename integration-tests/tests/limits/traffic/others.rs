@@ -119,5 +119,5 @@ pub(super) const OTHERS: &[(&str, &str)] = &[
     ("local::auth_cache::SHARDS", "a table of fixed size"),
     ("upstream::retry_budget::TRY", "the parts of a try"),
     ("table::ticket_keys::NAME", "the format"),
-    ("metrics::requests::SWEEP", "how often paths that are gone are looked for"),
+    ("metrics::requests::SWEEP", "how often paths and canaries that are gone are looked for"),
 ];
