@@ -19,8 +19,7 @@ pub(super) struct Lookup(OnceLock<Box<Built>>);
 #[derive(Debug, Default)]
 struct Built {
     ring: OnceLock<Ring<Arc<Endpoint>>>,
-    /// By the endpoints' cookie keys. A set belongs to one backend, so the backend's name is the same for all callers.
-    seats: OnceLock<Seats>,
+    seats: OnceLock<Seated>,
     subsets: OnceLock<Subsets>,
     /// Set if latencies are measured.
     measured: OnceLock<()>,
@@ -31,6 +30,14 @@ const SAMPLE: usize = 1024;
 
 /// Endpoints by their cookie keys.
 pub(super) type Seats = HashMap<Box<[u8]>, Arc<Endpoint>>;
+
+/// These, and the name that the keys are derived from: that of the backend, or for a default backend in place of others
+/// the one that it has there. A set belongs to one or the other, so the name is the same for all callers.
+#[derive(Clone, Debug)]
+struct Seated {
+    backend: Box<str>,
+    seats: Seats,
+}
 
 /// Endpoints in groups, in the order of the list (`upstream-hash-by-subset`, as in ingress-nginx).
 #[derive(Clone, Debug)]
@@ -52,7 +59,11 @@ impl Lookup {
 
     /// All endpoints by their keys in cookies of `backend`.
     pub(super) fn seats(&self, list: &List, backend: &str) -> &Seats {
-        self.built().seats.get_or_init(|| list.iter().map(|endpoint| seat(backend, endpoint)).collect())
+        let seated = || Seated {
+            backend: backend.into(),
+            seats: list.iter().map(|endpoint| seat(backend, endpoint)).collect(),
+        };
+        &self.built().seats.get_or_init(seated).seats
     }
 
     /// The groups of all endpoints, of this size unless they were built with another size before.
@@ -61,7 +72,7 @@ impl Lookup {
     }
 
     /// Builds the structures that the previous set had.
-    pub(super) fn prepare_as(&self, before: &EndpointSet, list: &List, backend: &str) {
+    pub(super) fn prepare_as(&self, before: &EndpointSet, list: &List) {
         let EndpointSet { list: old, lookup: before } = before;
         let Some(before) = before.0.get().filter(|built| !built.is_void()) else {
             return;
@@ -71,14 +82,14 @@ impl Lookup {
             let came = || changes.came.iter().map(Arc::clone);
             built.ring.get_or_init(|| ring.changed(changes.left.iter().map(Arc::clone), came()));
         }
-        if let Some(seats) = before.seats.get() {
+        if let Some(seated) = before.seats.get() {
             built.seats.get_or_init(|| {
-                let mut seats = seats.clone();
+                let Seated { backend, mut seats } = seated.clone();
                 for left in &changes.left {
-                    seats.remove(&seat(backend, left).0);
+                    seats.remove(&seat(&backend, left).0);
                 }
-                seats.extend(changes.came.iter().map(|came| seat(backend, came)));
-                seats
+                seats.extend(changes.came.iter().map(|came| seat(&backend, came)));
+                Seated { backend, seats }
             });
         }
         if let Some(subsets) = before.subsets.get() {
@@ -255,7 +266,7 @@ mod tests {
         let before = EndpointSet::new(list([40, 41]));
         let next = || {
             let after = EndpointSet::new(list([41, 42]));
-            after.lookup.prepare_as(&before, &after.list, "a-b-80");
+            after.lookup.prepare_as(&before, &after.list);
             after
         };
         assert!(next().lookup.is_void());
@@ -265,7 +276,7 @@ mod tests {
         before.lookup.seats(&before.list, "a-b-80");
         before.lookup.subsets(&before.list, 3);
         let after = next();
-        let seats = after.lookup.built().seats.get().unwrap();
+        let seats = &after.lookup.built().seats.get().unwrap().seats;
         let mut ids: Vec<u64> = seats.values().map(|endpoint| endpoint.id).collect();
         ids.sort_unstable();
         assert_eq!(ids, [41, 42]);
@@ -293,16 +304,16 @@ mod tests {
         let known = || endpoints.iter().map(|endpoint| endpoint.latency.known()).collect::<Vec<_>>();
         let before = of(&[1, 2, 3]);
         let after = of(&[1, 4, 3, 5]);
-        after.lookup.prepare_as(&before, &after.list, "a-b-80");
+        after.lookup.prepare_as(&before, &after.list);
         assert_eq!(known(), [Some(0.2), Some(0.3), Some(1.2), None, None], "nobody goes by it");
         before.measure();
         let after = of(&[1, 4, 3, 5]);
-        after.lookup.prepare_as(&before, &after.list, "a-b-80");
+        after.lookup.prepare_as(&before, &after.list);
         assert_eq!(known(), [Some(0.2), Some(0.3), Some(1.2), Some(0.7), Some(0.7)]);
         // No latency is known, so nothing is initialised.
         let (none, more) = (EndpointSet::new(list([8])), EndpointSet::new(list([8, 9])));
         none.measure();
-        more.lookup.prepare_as(&none, &more.list, "a-b-80");
+        more.lookup.prepare_as(&none, &more.list);
         assert!(more.list.iter().all(|endpoint| endpoint.latency.known().is_none()));
     }
 

@@ -107,6 +107,39 @@ fn default_backend_in_place_of_another_has_its_affinity() {
     assert!(issued(&fresh).is_some_and(|it| it.ends_with(ECHO)));
 }
 
+/// A persistent cookie names an endpoint, and that of a client must not name one that has left.
+#[test]
+fn a_persistent_cookie_leads_to_no_endpoint_of_a_default_backend_that_has_left() {
+    let [old, new] = ["old", "new"].map(Origin::says);
+    let mut proxy = Proxy::with(Limits::default());
+    serve(&mut proxy, sticky(AffinityMode::Persistent), Vec::new());
+    let policy = LocationPolicy {
+        issues_cookie: Some(true),
+        default_backend: Some("ns/errors/default".into()),
+        ..LocationPolicy::default()
+    };
+    let paths = vec![to("/in", PathType::Prefix, "echo")];
+    let route = Route { paths, policy, ..Route::default() };
+    let first = Backend { port: Some(Default::default()), ..Backend::default() };
+    proxy.config(vec![
+        ("ingress/ns/in/a.test", Resource::Route(route)),
+        ("ns/errors/default", Resource::Backend(first)),
+    ]);
+    proxy.endpoints("errors", &[old.address]);
+    let mut client = Client::new(proxy.http);
+    let cookie = issued(&client.get("/in")).unwrap();
+    for _ in 0..2 {
+        let known = client.ask(&with(&cookie));
+        assert_eq!((known.text(), issued(&known)), ("old", None));
+    }
+    proxy.endpoints("errors", &[new.address]);
+    let moved = client.ask(&with(&cookie));
+    let fresh = issued(&moved).unwrap();
+    assert_eq!(moved.text(), "new");
+    let again = client.ask(&with(&fresh));
+    assert_eq!((again.text(), issued(&again)), ("new", None), "one new cookie is enough");
+}
+
 /// The client was given an endpoint, whoever says what it has answered.
 #[test]
 fn an_error_page_brings_the_cookie_of_the_endpoint_that_failed() {

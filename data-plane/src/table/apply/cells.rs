@@ -381,7 +381,7 @@ impl Cells {
         interned.large = None;
         if let Some(cell) = interned.cell.upgrade() {
             let list = self.joined(backend, &mut interned, &cell.endpoints().list);
-            self.store(backend, &cell, list);
+            self.store(&cell, list);
         }
         self.cells.insert(key, interned);
     }
@@ -432,11 +432,11 @@ impl Cells {
         let (looked, changed) = large.change(configured, identify(&mut self.last_id));
         self.counters.endpoints_joined.fetch_add(looked as u64, Ordering::Relaxed);
         let list = changed.then(|| large.list());
-        self.store(backend, &cell, list);
+        self.store(&cell, list);
     }
 
     /// Replaces the endpoints of a cell.
-    fn store(&mut self, backend: &str, cell: &BackendCell, list: Option<List>) {
+    fn store(&mut self, cell: &BackendCell, list: Option<List>) {
         let Some(list) = list else {
             return;
         };
@@ -444,7 +444,7 @@ impl Cells {
         // Built here, and not by the first request that needs it.
         let before = cell.endpoints();
         if !before.lookup.is_void() {
-            set.lookup.prepare_as(&before, &set.list, &name_of(backend));
+            set.lookup.prepare_as(&before, &set.list);
         }
         drop(before);
         self.retired.push(cell.store(set));
