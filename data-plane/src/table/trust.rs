@@ -203,9 +203,9 @@ impl Trust {
             if path.intermediate_certificates().count() > depth {
                 return Err(webpki::Error::MaximumPathDepthExceeded);
             }
-            self.is_alive(path.anchor(), now)?;
-            self.is_within_limits(path)?;
-            self.is_listed(path, &lists, now)
+            let root = self.living_root(path.anchor(), now)?;
+            is_within_limits(path, root)?;
+            self.is_listed(path, root, &lists, now)
         };
         let known = aws_lc_rs::default_provider().signature_verification_algorithms.all;
         let checks = old.as_ref().map(|old| old.checks(known)).unwrap_or_default();
@@ -229,35 +229,28 @@ impl Trust {
         self.revocations.iter().any(|(_, since)| now < *since) || self.plain.iter().any(|it| it.is_early(now))
     }
 
-    /// Whether an authority is currently valid, which webpki does not check.
-    fn is_alive(&self, anchor: &TrustAnchor<'_>, now: UnixTime) -> Result<(), webpki::Error> {
-        let place = self.anchors.iter().position(|it| it == anchor);
-        match place.and_then(|place| self.lives.get(place)) {
-            Some((not_before, _)) if now < *not_before => {
-                Err(webpki::Error::CertNotValidYet { time: now, not_before: *not_before })
+    /// The certificate of an authority, if it is currently valid, which webpki does not check. A renewed one has the
+    /// name and key of the one that it replaces: as in OpenSSL, one that is valid is taken, or else the one that ends
+    /// last.
+    fn living_root(
+        &self,
+        anchor: &TrustAnchor<'_>,
+        now: UnixTime,
+    ) -> Result<&CertificateDer<'static>, webpki::Error> {
+        let certificates = self.anchors.iter().zip(&self.roots).zip(&self.lives);
+        let of_anchor =
+            certificates.filter(|((it, _), _)| *it == anchor).map(|((_, root), life)| (root, *life));
+        let is_valid = |(not_before, not_after)| not_before <= now && now <= not_after;
+        let best = of_anchor.max_by_key(|(_, life)| (is_valid(*life), life.1));
+        match best.ok_or(webpki::Error::UnknownIssuer)? {
+            (_, (not_before, _)) if now < not_before => {
+                Err(webpki::Error::CertNotValidYet { time: now, not_before })
             }
-            Some((_, not_after)) if now > *not_after => {
-                Err(webpki::Error::CertExpired { time: now, not_after: *not_after })
+            (_, (_, not_after)) if now > not_after => {
+                Err(webpki::Error::CertExpired { time: now, not_after })
             }
-            _ => Ok(()),
+            (root, _) => Ok(root),
         }
-    }
-
-    /// Whether the authorities above a certificate may issue its common name, if it has no other name: webpki does not
-    /// check that.
-    fn is_within_limits(&self, path: &VerifiedPath<'_>) -> Result<(), webpki::Error> {
-        let common = limits::common_names(&path.end_entity().der());
-        if common.is_empty() {
-            return Ok(());
-        }
-        let is_allowed = limits::allow(self.root_of(path)?, &common)
-            && path.intermediate_certificates().all(|it| limits::allow(&it.der(), &common));
-        if is_allowed { Ok(()) } else { Err(webpki::Error::NameConstraintViolation) }
-    }
-
-    fn root_of(&self, path: &VerifiedPath<'_>) -> Result<&CertificateDer<'static>, webpki::Error> {
-        let place = self.anchors.iter().position(|it| it == path.anchor());
-        place.and_then(|place| self.roots.get(place)).ok_or(webpki::Error::UnknownIssuer)
     }
 
     /// Whether each certificate of a chain has a list that does not revoke it, considering the lists that webpki
@@ -265,6 +258,7 @@ impl Trust {
     fn is_listed(
         &self,
         path: &VerifiedPath<'_>,
+        root: &CertificateDer<'_>,
         others: &[&CertRevocationList<'_>],
         now: UnixTime,
     ) -> Result<(), webpki::Error> {
@@ -272,7 +266,6 @@ impl Trust {
         if self.plain.is_empty() && was_asked {
             return Ok(());
         }
-        let root = self.root_of(path)?;
         let known = aws_lc_rs::default_provider().signature_verification_algorithms.all;
         let between: Vec<&Cert<'_>> = path.intermediate_certificates().collect();
         let chain = std::iter::once::<&Cert<'_>>(path.end_entity()).chain(between.iter().copied());
@@ -334,6 +327,18 @@ impl Trust {
         });
         signer.is_none_or(|signer| self.keys.iter().any(|key| **key == *signer))
     }
+}
+
+/// Whether the authorities above a certificate, up to this root, may issue its common name, if it has no other name:
+/// webpki does not check that.
+fn is_within_limits(path: &VerifiedPath<'_>, root: &CertificateDer<'_>) -> Result<(), webpki::Error> {
+    let common = limits::common_names(&path.end_entity().der());
+    if common.is_empty() {
+        return Ok(());
+    }
+    let is_allowed = limits::allow(root, &common)
+        && path.intermediate_certificates().all(|it| limits::allow(&it.der(), &common));
+    if is_allowed { Ok(()) } else { Err(webpki::Error::NameConstraintViolation) }
 }
 
 /// A certificate that is an authority itself: backends often have a self-signed one, and the Secret contains the same.

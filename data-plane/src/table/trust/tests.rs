@@ -198,6 +198,35 @@ fn an_authority_that_is_too_old_signs_for_nobody() {
     assert_eq!(verify(&trust, &old.leaf(params("leaf")), &[], 1), Err(Untrusted::Expired));
 }
 
+/// While an authority is renewed, the Secret has both certificates: of the same name and key, as far as webpki sees.
+#[test]
+fn a_renewed_authority_signs_beside_the_one_that_it_replaces() {
+    let key = KeyPair::generate().unwrap();
+    let [old, current, future] = [2000, 2020, 2090].map(|year| {
+        let mut params = living(of_authority("renewed"), year);
+        params.not_after = date_time_ymd(if year == 2020 { 2080 } else { year + 1 }, 1, 1);
+        params
+    });
+    let der = |params: &CertificateParams| Bytes::copy_from_slice(params.self_signed(&key).unwrap().der());
+    let [old_der, current_der, future_der] = [der(&old), der(&current), der(&future)];
+    let authority = Authority { issuer: Issuer::new(current, key), der: current_der.clone() };
+    let leaf = authority.leaf(numbered(1));
+    for certificates in [[&old_der, &current_der], [&current_der, &old_der], [&future_der, &current_der]] {
+        assert_eq!(verify(&trust(&certificates, &[]).unwrap(), &leaf, &[], 1), Ok(()));
+        let listed = trust(&certificates, &[plain(&authority, &[2], None)]).unwrap();
+        assert_eq!(verify(&listed, &leaf, &[], 1), Ok(()));
+        assert_eq!(verify(&listed, &authority.leaf(numbered(2)), &[], 1), Err(Untrusted::Revoked));
+    }
+    for (certificates, why) in [
+        ([&old_der, &old_der], Untrusted::Expired),
+        // As OpenSSL, which goes by the one that lives longest.
+        ([&old_der, &future_der], Untrusted::NotYetValid),
+        ([&future_der, &old_der], Untrusted::NotYetValid),
+    ] {
+        assert_eq!(verify(&trust(&certificates, &[]).unwrap(), &leaf, &[], 1), Err(why));
+    }
+}
+
 #[test]
 fn self_signed_certificate_is_accepted_if_the_secret_contains_it() {
     let one = Authority::new("one");
