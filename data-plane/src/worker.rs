@@ -23,6 +23,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use shared::budget::Level;
 use shared::drain::{Phase, Watcher};
+use shared::telemetry::Seldom;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, watch};
@@ -53,6 +54,10 @@ const SHED: usize = 8;
 
 /// Minimum idle time before a connection is closed to free memory: a new client is about to send a request.
 const SETTLED: Duration = Duration::from_secs(1);
+
+/// Minimum time between two warnings that no connection can be accepted, of which there may be a hundred failures a
+/// second.
+const WARNINGS: Duration = Duration::from_secs(10);
 
 /// The configuration of a worker.
 #[derive(Debug)]
@@ -110,9 +115,25 @@ struct Worker {
     owed: Cell<usize>,
     /// Slots of ended connections, each for one that was accepted without a slot.
     paid: RefCell<Vec<ConnectionPermit>>,
+    /// That no connection can be accepted.
+    warning: RefCell<Seldom>,
 }
 
 impl Worker {
+    fn new(index: usize, server: Server, budgets: Budgets) -> io::Result<Self> {
+        Ok(Self {
+            index,
+            server: Rc::new(server),
+            budgets,
+            parked_set: ParkedSet::new()?,
+            open: Cell::new(0),
+            ending: Cell::new(0),
+            owed: Cell::new(0),
+            paid: RefCell::default(),
+            warning: RefCell::new(Seldom::new(WARNINGS)),
+        })
+    }
+
     /// Whether there is no slot for a further connection.
     fn is_full(&self) -> bool {
         self.budgets.connections.used() >= self.budgets.connections.limit()
@@ -178,16 +199,7 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
     let local = Local::new(limits, &budgets, (names, reach), metrics, lines);
     let https = listeners.iter().find(|it| it.scheme == Scheme::Https).map(|it| it.address.port());
     let server = Server::new(local, &tables, tls, backends, ports).with_https(https);
-    let worker = Rc::new(Worker {
-        index,
-        server: Rc::new(server),
-        budgets,
-        parked_set: ParkedSet::new()?,
-        open: Cell::new(0),
-        ending: Cell::new(0),
-        owed: Cell::new(0),
-        paid: RefCell::default(),
-    });
+    let worker = Rc::new(Worker::new(index, server, budgets)?);
     let local = Rc::clone(&worker.server.local);
     let ticking = own.spawn("the clock", tick(Rc::clone(&worker.server)));
     own.spawn("the parking lot", parked::keep(Rc::clone(&worker)));
@@ -338,7 +350,9 @@ async fn accept_failed(worker: &Worker, error: &io::Error) {
     let Some(pause) = listen::pause_after(error) else {
         return;
     };
-    warn!(%error, "accept failed");
+    if let Some(missed) = worker.warning.borrow_mut().now(shared::clock::now()) {
+        warn!(%error, missed, "accept failed");
+    }
     // A client has precedence over idle connections to endpoints.
     if !worker.server.upstreams.borrow_mut().shed() {
         tokio::time::sleep(pause).await;

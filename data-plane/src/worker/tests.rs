@@ -1,15 +1,19 @@
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use shared::drain::Drain;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::*;
 use crate::listen;
 use crate::local::timer::SILENCE;
 use crate::metrics::Metrics;
 use crate::table::Writer;
+use crate::tls::backends::Backends;
 
 /// Nothing here takes this long unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -54,6 +58,14 @@ fn proxy() -> Proxy {
         worker: spawn(config).unwrap(),
         _log: log,
     }
+}
+
+/// The state of a worker with this number, which has nothing open.
+pub(super) fn bare(index: usize, writer: &Writer) -> Rc<Worker> {
+    let tls = Arc::new(crate::tls::server_config(Arc::clone(writer.tables()), None).unwrap());
+    let (local, backends) = (Local::for_tests(), Backends::new().unwrap());
+    let server = Server::new(local, writer.tables(), tls, backends, PublicPorts::default());
+    Rc::new(Worker::new(index, server, Budgets::default()).unwrap())
 }
 
 fn drained(proxy: Proxy, deadline: Duration) {
@@ -185,4 +197,43 @@ fn a_panic_of_its_own_is_the_end_of_a_worker() {
         Ok(())
     }));
     assert!(ended.is_ok());
+}
+
+/// Counts the warnings of a thread.
+#[derive(Clone, Default)]
+struct Warnings(Arc<AtomicUsize>);
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// There are a hundred failures a second.
+#[tokio::test(start_paused = true)]
+async fn a_shortage_is_not_told_for_each_accept_that_fails() {
+    let (writer, warnings) = (Writer::new(), Warnings::default());
+    let _log = tracing::subscriber::set_default(warnings.clone());
+    let worker = bare(0, &writer);
+    for _ in 0..100 {
+        accept_failed(&worker, &io::Error::from_raw_os_error(24)).await;
+    }
+    assert_eq!(warnings.0.load(Ordering::Relaxed), 1);
+    assert_eq!(worker.server.local.metrics.accept_errors.value(), 100);
 }

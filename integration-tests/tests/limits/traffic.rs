@@ -107,7 +107,11 @@ const ROWS: &[Row] = &[
         &["worker::pace::MOST", "worker::pace::TURN"],
         &["as_many_are_taken_as_a_short_turn_has_time_for"],
     ),
-    Row("failed accept (out of descriptors or memory)", &["listen::PAUSE"], &["only_shortage_pauses"]),
+    Row(
+        "failed accept (out of descriptors or memory)",
+        &["listen::PAUSE", "worker::WARNINGS"],
+        &["only_shortage_pauses", "a_shortage_is_not_told_for_each_accept_that_fails"],
+    ),
     Row(
         "idle connections closed at a time to make room",
         &["worker::SHED", "worker::SETTLED"],
