@@ -123,7 +123,8 @@ impl Ports {
             return Err(io::Error::other(format!("{MOST} ports of services are open already")));
         }
         let short = || io::Error::other("no file descriptors are left for it");
-        let held = self.descriptors.as_ref().map(|it| it.take(self.workers).ok_or_else(short));
+        // Each worker has its own descriptor of its socket, beside the one here.
+        let held = self.descriptors.as_ref().map(|it| it.take(2 * self.workers).ok_or_else(short));
         let held = held.transpose()?;
         let port = match self.address {
             Some(ip) => self.bind(transport, SocketAddr::new(ip, number)),
@@ -268,7 +269,8 @@ mod tests {
 
     #[test]
     fn ports_leave_descriptors_for_others() {
-        let budget = Budget::new(5);
+        // Two ports, with two sockets for each worker: the one here, and its own.
+        let budget = Budget::new(9);
         let mut ports = Ports::new(Some(Ipv4Addr::LOCALHOST.into()), 2, &[]).with_descriptors(&budget);
         let mut taken: Vec<_> = (0..2).map(|_| ports.take(Transport::Tcp, free()).unwrap()).collect();
         let refused = ports.take(Transport::Tcp, free()).unwrap_err();

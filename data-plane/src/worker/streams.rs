@@ -22,6 +22,8 @@ use crate::udp::{self, Common};
 pub(super) struct Streams {
     /// The generation of the table that was looked at last.
     generation: Option<u64>,
+    /// Whether there is a port of it that could not be begun, for example without descriptors: it is tried again.
+    is_incomplete: bool,
     open: HashMap<(Transport, u16), Open>,
     /// What UDP ports share; not allocated before there is one.
     common: OnceCell<Rc<Common>>,
@@ -40,10 +42,10 @@ enum Serving {
 impl Streams {
     /// Serves the services of the newest table.
     fn renew(&mut self, worker: &Rc<Worker>, own: &Own) {
-        let newest = worker.server.with_table(|table| {
-            let is_new = self.generation != Some(table.generation());
-            self.generation = Some(table.generation());
-            is_new.then(|| Arc::clone(table.streams()))
+        let (is_new, newest) = worker.server.with_table(|table| {
+            let is_new = self.generation.replace(table.generation()) != Some(table.generation());
+            let is_due = std::mem::take(&mut self.is_incomplete) || is_new;
+            (is_new, is_due.then(|| Arc::clone(table.streams())))
         });
         let Some(newest) = newest else { return };
         let key = |service: &Service| (service.config.transport, service.config.port);
@@ -64,7 +66,13 @@ impl Streams {
                 Ok(open) => {
                     self.open.insert(key, open);
                 }
-                Err(error) => warn!(address = %service.port.address(), %error, "a port cannot be served"),
+                Err(error) => {
+                    self.is_incomplete = true;
+                    if is_new {
+                        let address = service.port.address();
+                        warn!(%address, %error, "a port cannot be served yet; it is tried again");
+                    }
+                }
             }
         }
     }
@@ -156,3 +164,6 @@ async fn accept(worker: Rc<Worker>, queue: Rc<Queue>, to: Rc<RefCell<Service>>) 
         admit_stream(&worker, accepted, &to.borrow());
     }
 }
+
+#[cfg(test)]
+mod tests;

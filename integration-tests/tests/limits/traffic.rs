@@ -233,6 +233,7 @@ const ROWS: &[Row] = &[
             "there_are_so_many_ports_and_no_more",
             "ports_leave_descriptors_for_others",
             "a_port_of_another_is_refused_alone_and_tried_again",
+            "a_port_that_was_not_begun_is_tried_again",
         ],
     ),
     Row(
