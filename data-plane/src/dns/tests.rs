@@ -52,6 +52,11 @@ impl Script {
         self.set(name, DnsAnswer::Addresses(addresses, ttl));
     }
 
+    /// Truncates the answers over UDP: the whole ones come over TCP.
+    pub(crate) fn truncates(&self) {
+        self.with(|it| it.truncates = true);
+    }
+
     /// How often a name was queried.
     pub(crate) fn asked(&self, name: &str) -> usize {
         self.with(|it| it.asked.iter().filter(|(asked, _)| asked == name).count())
@@ -295,7 +300,7 @@ async fn an_answer_that_does_not_fit_is_fetched_over_tcp() {
     let dns = Dns::start().await;
     let last: Vec<u8> = (1..=200).collect();
     dns.script.addresses("many.test", &last, 30);
-    dns.script.with(|it| it.truncates = true);
+    dns.script.truncates();
     let Ok(Answer::Found { addresses, .. }) = dns.resolver(&[], 1).ask("many.test.").await else {
         panic!("no answer")
     };

@@ -28,6 +28,8 @@ use crate::table::apply::names::Answer;
 const LOOKUPS: usize = 64;
 /// Maximum number of cached names.
 const NAMES: usize = 1024;
+/// Maximum number of addresses of a name that are kept: answers have thousands, and few are tried.
+const ADDRESSES: usize = 16;
 /// How long a result is fresh.
 const FOUND: Duration = Duration::from_secs(5);
 /// How long it is used beyond that while it is looked up again, and longer while no server responds.
@@ -252,7 +254,9 @@ impl Lookup {
         let now = clock::now();
         let mut found = self.name.found.borrow_mut();
         match outcome {
-            Ok(Answer::Found { addresses, .. }) => {
+            Ok(Answer::Found { mut addresses, .. }) => {
+                addresses.truncate(ADDRESSES);
+                addresses.shrink_to_fit();
                 *found = Found { addresses, until: now + FOUND, old: now + FOUND + OLD };
             }
             Ok(Answer::Nothing) => {

@@ -730,8 +730,12 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "DNS cache for `auth-url` and `mirror-target`",
-        &["local::names::NAMES", "local::names::FOUND", "local::names::OLD"],
-        &["old_addresses_are_used_while_new_ones_are_asked_for", "owner_with_most_names_is_evicted_first"],
+        &["local::names::NAMES", "local::names::ADDRESSES", "local::names::FOUND", "local::names::OLD"],
+        &[
+            "old_addresses_are_used_while_new_ones_are_asked_for",
+            "owner_with_most_names_is_evicted_first",
+            "few_of_many_addresses_are_kept",
+        ],
     ),
     Row(
         "addresses of an authentication service or a mirror target",

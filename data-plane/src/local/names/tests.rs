@@ -68,6 +68,26 @@ async fn names_and_addresses_are_found() {
 }
 
 #[tokio::test]
+async fn few_of_many_addresses_are_kept() {
+    LocalSet::new()
+        .run_until(async {
+            let dns = Dns::start().await;
+            let many: Vec<_> =
+                (0..2000_u16).map(|last| [10, 0, (last >> 8) as u8, last as u8].into()).collect();
+            dns.script.set("many.test", DnsAnswer::Addresses(many.clone(), 5));
+            dns.script.truncates();
+            let names = names(&dns);
+            let found = names.resolve(OWNER, "many.test", 80).await.unwrap();
+            assert!(
+                found.len() == 16 && found.iter().all(|address| many.contains(&address.ip())),
+                "{found:?}"
+            );
+            assert!(names.known("many.test").found.borrow().addresses.capacity() <= 16);
+        })
+        .await;
+}
+
+#[tokio::test]
 async fn configured_names_come_before_the_dns() {
     let given = KnownNames::default();
     let names = Names::new(given.clone());
