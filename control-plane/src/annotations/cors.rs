@@ -104,9 +104,9 @@ const EXPOSED: Grammar<String> = Grammar {
     bad: &["X:Y", "X-A;"],
 };
 
-/// The text as written: words, each of which may be followed by a comma, a space, or both.
+/// The text as written, without the spaces around it: words, each of which may be followed by a comma, a space, or both.
 fn words(text: &str, is_word: impl Fn(&str) -> bool) -> Option<String> {
-    let text = text.trim_end_matches(' ');
+    let text = value::trimmed(text);
     let mut rest = text;
     while !rest.is_empty() {
         let (word, behind) = rest.split_at(rest.find([',', ' ']).unwrap_or(rest.len()));
@@ -123,7 +123,7 @@ fn words(text: &str, is_word: impl Fn(&str) -> bool) -> Option<String> {
 struct Origins {
     /// The valid origins; only `*` if that is one of them.
     taken: Vec<String>,
-    /// Items of allowed characters that are no origins.
+    /// Items that are not one origin.
     skipped: Vec<String>,
 }
 
@@ -134,33 +134,51 @@ const ORIGINS: Grammar<Origins> = Grammar {
     bad: &["bad value !", "https://a.test/x", "https://$host", "https://a.*"],
 };
 
-/// As ingress-nginx: one forbidden character invalidates the whole value; an item that is no origin is skipped.
+/// As ingress-nginx: what can be no sequence of origins invalidates the whole value; then an item that is not one origin is
+/// skipped. So origins without a comma between them let nobody in, while an invalid value lets everybody in.
 fn origins(text: &str) -> Option<Origins> {
-    let (mut taken, mut skipped) = (Vec::new(), Vec::new());
-    for item in value::list(text) {
-        let (scheme, rest) = match item.split_once("://") {
-            Some((scheme, rest)) => (Some(scheme), rest),
-            None => (None, item),
-        };
-        let (host, port) = match rest.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (rest, None),
-        };
-        let name = host.strip_prefix("*.").unwrap_or(host);
-        let is_clean = item == "*"
-            || (scheme.is_none_or(|it| !it.is_empty() && it.bytes().all(|b| b.is_ascii_lowercase()))
-                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b))
-                && port.is_none_or(|it| !it.is_empty() && it.bytes().all(|b| b.is_ascii_digit())));
-        if !is_clean {
-            return None;
-        }
-        let is_origin = matches!(item, "*" | "null") || (scheme.is_some() && !name.is_empty());
-        if is_origin { &mut taken } else { &mut skipped }.push(item.to_owned());
+    if !text.split(',').all(|item| item.trim() == "*" || is_of_origins(item)) {
+        return None;
     }
+    let (mut taken, skipped): (Vec<_>, Vec<_>) =
+        value::list(text).map(str::to_owned).partition(|item| is_origin(item));
     if taken.iter().any(|it| it == "*") {
         taken = vec!["*".to_owned()];
     }
     Some(Origins { taken, skipped })
+}
+
+/// Whether a text is a sequence of origins, or of their hosts or ports. ingress-nginx' validator removes the spaces first, and
+/// needs nothing between one and the next.
+fn is_of_origins(item: &str) -> bool {
+    let octets: Vec<u8> = item.bytes().filter(|octet| *octet != b' ').collect();
+    let (mut rest, mut before) = (&octets[..], None::<u8>);
+    while let [octet, behind @ ..] = rest {
+        let taken = match (octet, behind) {
+            (b'*', [b'.', ..]) => 2,
+            (b':', [b'/', b'/', ..]) if before.is_some_and(|it| it.is_ascii_lowercase()) => 3,
+            (b':', [digit, ..]) if digit.is_ascii_digit() => 2,
+            (b'-' | b'.', _) => 1,
+            (octet, _) if octet.is_ascii_alphanumeric() => 1,
+            _ => return false,
+        };
+        (rest, before) = (&rest[taken..], Some(rest[taken - 1]));
+    }
+    true
+}
+
+fn is_origin(item: &str) -> bool {
+    if matches!(item, "*" | "null") {
+        return true;
+    }
+    let Some((scheme, rest)) = item.split_once("://") else { return false };
+    let (host, port) = rest.split_once(':').map_or((rest, None), |(host, port)| (host, Some(port)));
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    let is_text_of =
+        |text: &str, is_allowed: fn(u8) -> bool| !text.is_empty() && text.bytes().all(is_allowed);
+    is_text_of(scheme, |octet| octet.is_ascii_lowercase())
+        && is_text_of(name, |octet| octet.is_ascii_alphanumeric() || b"-.".contains(&octet))
+        && port.is_none_or(|port| is_text_of(port, |octet| octet.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -180,10 +198,16 @@ mod tests {
             ("https://a.com,null", some(&["https://a.com", "null"])),
             ("foo.bar.com", some(&[])),
             ("https://, https://*.", some(&[])),
+            // Without its spaces each of these passes, and none of them is one origin.
+            ("https://a.com https://b.com", some(&[])),
+            ("https://a.com:80:90, null", some(&["null"])),
+            ("https://a.*.b.com, https:// a.com", some(&[])),
             ("bad value !", None),
             ("https://a.com, https://b.com/x", None),
             ("https://a.com:", None),
             ("HTTPS://a.com", None),
+            ("https://a.com:80 ://b.com", None),
+            ("https://a.*", None),
             ("https://a.com|.*", None),
         ] {
             assert_eq!(taken(text), expected, "{text}");
@@ -193,10 +217,10 @@ mod tests {
 
     #[test]
     fn words_go_out_as_they_are_written() {
-        for text in ["GET", "GET,PUT", "GET, PUT", "GET PUT", "GET,", "GET, "] {
-            assert_eq!((METHODS.read)(text).as_deref(), Some(text.trim_end()), "{text:?}");
+        for text in ["GET", "GET,PUT", "GET, PUT", "GET PUT", "GET,", "GET, ", " GET"] {
+            assert_eq!((METHODS.read)(text).as_deref(), Some(text.trim()), "{text:?}");
         }
-        for text in ["GET; PUT", "GET,,PUT", "GET  PUT", ",GET", " GET", "GET ,PUT", "GET\n"] {
+        for text in ["GET; PUT", "GET,,PUT", "GET  PUT", ",GET", "GET ,PUT", "GET\n"] {
             assert_eq!((METHODS.read)(text), None, "{text:?}");
         }
         assert_eq!((EXPOSED.read)("*, X-A_b").as_deref(), Some("*, X-A_b"));
