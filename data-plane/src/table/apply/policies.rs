@@ -192,11 +192,11 @@ fn join_lists(
 }
 
 /// Whether a location's responses of backends are replaced: nginx' `proxy_intercept_errors`. ingress-nginx switches it
-/// on for the fleet or for a location where that has a list, and nowhere off; snippets do both.
+/// on for the fleet or for a location where that has a list, each by its own switch, and nowhere off; snippets do both.
 pub(super) fn intercepts(defaults: &LocationPolicy, configured: &LocationPolicy) -> bool {
     let lists = |it: &LocationPolicy| it.custom_http_errors.as_ref().is_some_and(|it| !it.values.is_empty());
     let fleets = defaults.disable_proxy_intercept_errors != Some(true);
-    let own = configured.disable_proxy_intercept_errors.map_or(fleets, |disabled| !disabled);
+    let own = configured.disable_proxy_intercept_errors != Some(true);
     let of_location = || configured.intercept_errors.or(defaults.intercept_errors);
     let of_host = || configured.host_intercept_errors.or(defaults.host_intercept_errors);
     if lists(configured) && own {
@@ -321,7 +321,8 @@ mod tests {
         assert_eq!(errors(policy.error_answers), [5, 3, 4]);
     }
 
-    /// nginx' `proxy_intercept_errors` of the fleet reaches each location; an annotation undoes only that of its own list.
+    /// nginx' `proxy_intercept_errors` of the fleet reaches each location; an annotation undoes only that of its own list, and
+    /// the fleet's key only that of the fleet's.
     #[test]
     fn backend_errors_are_intercepted_where_a_list_is_configured() {
         let configured = |list: &[u32], disabled| LocationPolicy {
@@ -333,13 +334,14 @@ mod tests {
             (configured(&[], None), configured(&[], None), false),
             (configured(&[], None), configured(&[404], None), true),
             (configured(&[], None), configured(&[404], Some(true)), false),
-            (configured(&[], Some(true)), configured(&[404], None), false),
+            (configured(&[], Some(true)), configured(&[404], None), true),
             (configured(&[], Some(true)), configured(&[404], Some(false)), true),
             (configured(&[503], None), configured(&[], None), true),
             (configured(&[503], None), configured(&[], Some(true)), true),
             (configured(&[503], None), configured(&[404], Some(true)), true),
             (configured(&[503], Some(true)), configured(&[], Some(false)), false),
-            (configured(&[503], Some(true)), configured(&[404], None), false),
+            (configured(&[503], Some(true)), configured(&[404], None), true),
+            (configured(&[503], Some(true)), configured(&[], None), false),
         ] {
             let intercepts = Policies::default().of(&fleet, &own).unwrap().errors.intercepts;
             assert_eq!(intercepts, expected, "{fleet:?} {own:?}");
