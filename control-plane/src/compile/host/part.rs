@@ -224,8 +224,8 @@ fn route(claim: &Claim, policy: LocationPolicy, paths: Vec<Path>, of_host: Optio
     Route { paths, denied, policy }
 }
 
-/// The policy of a claim's locations on a host. One without rules gets the catch-all without its redirects and rewrites
-/// (ingress-nginx).
+/// The policy of a claim's locations on a host. One without rules gets the catch-all without its redirects and rewrites, and
+/// without those to https that the fleet says for locations (ingress-nginx: nothing at all is read for them).
 fn policy<'a>(host: &HostName, claim: &'a Claim) -> Cow<'a, LocationPolicy> {
     let configured = &claim.parsed.serving.location;
     if claim.has_rules || host.as_str() != CATCH_ALL {
@@ -233,13 +233,13 @@ fn policy<'a>(host: &HostName, claim: &'a Claim) -> Cow<'a, LocationPolicy> {
     }
     Cow::Owned(LocationPolicy {
         app_root: None,
-        force_ssl_redirect: None,
+        force_ssl_redirect: Some(false),
         permanent_redirect: None,
         permanent_redirect_code: None,
         preserve_trailing_slash: None,
         relative_redirects: None,
         rewrite_target: None,
-        ssl_redirect: None,
+        ssl_redirect: Some(false),
         temporal_redirect: None,
         temporal_redirect_code: None,
         use_regex: None,

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use shared::kind::Kind;
+use shared::policy::LocationPolicy;
 use shared::resource::{Guard, Resource};
 
 use super::fixture::*;
@@ -108,6 +109,31 @@ fn passthrough_is_what_the_first_ingress_of_a_host_says() {
             [warned("early"), warned("late")],
             [early, late].map(|says| !passes_tls && says == "true")
         );
+    }
+}
+
+/// In ingress-nginx the catch-all of an Ingress without rules keeps its own redirects, which are none. What the fleet says
+/// would count where nothing is said.
+#[test]
+fn the_catch_all_of_an_ingress_without_rules_is_not_redirected_to_tls_whatever_the_fleet_says() {
+    let redirects = |world: &World, host: &str| {
+        let Some(Resource::Route(route)) = world.get(Kind::Route, &format!("ingress/default/web/{host}"))
+        else {
+            panic!("no route");
+        };
+        (route.policy.ssl_redirect, route.policy.force_ssl_redirect)
+    };
+    for own in [None, Some("true")] {
+        let web = || match own {
+            Some(text) => ingress("web").annotation("force-ssl-redirect", text),
+            None => ingress("web"),
+        };
+        let mut world = World::default();
+        world.apply(configmap(json!({"force-ssl-redirect": "true"})));
+        world.apply(web().default_backend("rest"));
+        assert_eq!(redirects(&world, "_"), (Some(false), Some(false)), "{own:?}");
+        world.apply(web().default_backend("rest").rule("", &[("/a", "echo")]));
+        assert_eq!(redirects(&world, "_"), (None, own.map(|_| true)), "{own:?}: it has a rule");
     }
 }
 
@@ -380,7 +406,12 @@ fn the_catch_all_of_an_ingress_without_rules_neither_rewrites_nor_redirects() {
     let Some(Resource::Route(route)) = world.get(Kind::Route, "ingress/default/bare/_") else {
         panic!("no route")
     };
-    assert_eq!(route.policy, shared::policy::LocationPolicy::default());
+    let none = LocationPolicy {
+        force_ssl_redirect: Some(false),
+        ssl_redirect: Some(false),
+        ..LocationPolicy::default()
+    };
+    assert_eq!(route.policy, none, "nor does what the fleet says of redirects to https count");
 }
 
 /// A target that equals the path rewrites nothing (ingress-nginx), including the host's own "/"; what is below a Prefix
