@@ -8,6 +8,7 @@ use super::backend_tls::BackendTls;
 use super::keys::{UpstreamName, parts, route_parts};
 use super::material::MaterialCell;
 use super::policy::Policy;
+use super::policy::errors::Errors;
 use super::policy::external::External;
 use super::policy::protocol::Spoken;
 use super::policy::rewrite::Rewritten;
@@ -205,6 +206,19 @@ impl PathEntry {
     /// The external authentication of each request.
     pub fn external(&self) -> Option<&External> {
         self.policy.external.as_deref().filter(|_| !self.asks_nobody)
+    }
+
+    /// Whether clients that are refused by it are sent to a sign-in page.
+    pub fn signs_in(&self) -> bool {
+        self.external().is_some_and(|external| external.signin.is_some())
+    }
+
+    /// Its error pages of another backend. nginx takes `error_page` from one level only: the sign-in page is the location's and
+    /// hides the fleet's (as in ingress-nginx).
+    pub fn pages(&self) -> Option<&Errors> {
+        let errors = &self.policy.errors;
+        let are_hidden = errors.are_fleets && self.signs_in();
+        (!errors.is_empty() && !are_hidden).then_some(errors)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use data_plane::local::Limits;
 use shared::policy::{
-    ClientCertificates, ClientVerification, HostPolicy, LocationPolicy, StatusList, TextList,
+    ClientCertificates, ClientVerification, ExternalAuth, HostPolicy, LocationPolicy, StatusList, TextList,
 };
 use shared::resource::{Host, PathType, Resource, Route};
 use test_kit::certificates::Authority;
@@ -149,5 +149,42 @@ fn the_page_of_a_fleet_without_a_default_backend_is_404() {
         proxy.defaults(defaults);
         assert_eq!(ask(&proxy, "a.test", "User-Agent: Bot\r\n").status, status, "{statuses:?}");
         assert_eq!(ask(&proxy, "b.test", "").status, status, "{statuses:?}");
+    }
+}
+
+/// The sign-in page is an error page of the location, and hides the fleet's. In nginx' configuration it stands where a path of
+/// `no-auth-locations`, a denied one and the host have nothing.
+#[test]
+fn sign_in_page_hides_the_pages_of_the_fleet_where_clients_are_asked() {
+    let (origin, fallback, auth) = (answers("404 Mine"), answers("410 Fleet"), answers("200 In"));
+    let url = || format!("http://{}/", auth.address);
+    let own = |signin: &str| ExternalAuth { url: url(), signin: signin.into(), ..ExternalAuth::default() };
+    let asking =
+        |signin: &str| LocationPolicy { external_auth: Some(own(signin)), ..LocationPolicy::default() };
+    let listing =
+        LocationPolicy { custom_http_errors: pages(&[404]).custom_http_errors, ..asking("http://in.test/") };
+    let off = LocationPolicy { enable_global_auth: Some(false), ..LocationPolicy::default() };
+    let of_fleet = |global: bool| LocationPolicy {
+        global_auth_url: global.then(url),
+        global_auth_signin: global.then(|| "http://in.test/".into()),
+        no_auth_locations: list(&["/open"]),
+        block_user_agents: list(&["Bot"]),
+        ..pages(&[403, 404])
+    };
+    for (what, policy, global, expected) in [
+        ("its own", asking("http://in.test/"), false, [404, 410, 410]),
+        ("none", asking(""), false, [410, 410, 410]),
+        ("the fleet's", LocationPolicy::default(), true, [404, 410, 410]),
+        ("switched off", off, true, [410, 410, 410]),
+        ("beside pages of its own", listing, false, [410, 410, 410]),
+    ] {
+        let mut proxy = proxy(&origin, policy.clone(), &fallback, of_fleet(global));
+        let paths = vec![to("/asks", PathType::Prefix, "echo"), to("/open", PathType::Prefix, "echo")];
+        let route = Route { paths, policy: policy.clone(), ..Route::default() };
+        proxy.config(vec![("ingress/ns/more/a.test", Resource::Route(route))]);
+        let mut client = Client::new(proxy.http);
+        let paths = ["/asks", "/open"].map(|path| client.get(path).status);
+        let blocked = ask(&proxy, "a.test", "User-Agent: Bot\r\n").status;
+        assert_eq!([paths[0], paths[1], blocked], expected, "{what}");
     }
 }

@@ -104,8 +104,8 @@ fn page<'t>(exchange: &Exchange<'_>, location: &'t PathEntry, reply: &Reply) -> 
         return None;
     }
     let fleets = is_outside.then(|| exchange.call.server.with_table(|it| it.policy().errors.clone()));
-    let is_listed = is_replaced(exchange, location, fleets.as_ref().unwrap_or(errors), reply);
-    is_listed.then_some(Page::Backends(fleets))
+    let errors = fleets.as_ref().or_else(|| location.pages())?;
+    is_replaced(exchange, location, errors, reply).then_some(Page::Backends(fleets))
 }
 
 /// The ways in that a client is told of. As in nginx, it gets those of a 401 before those of its page.
@@ -153,8 +153,7 @@ pub(super) fn is_second(exchange: &Exchange<'_>, reply: &Reply) -> bool {
 /// Whether a location has error pages itself, in nginx' configuration.
 fn has_pages(location: &PathEntry) -> bool {
     let Errors { are_fleets, .. } = location.policy.errors;
-    let signs_in = location.external().is_some_and(|external| external.signin.is_some());
-    signs_in || !are_fleets && !location.policy.errors.is_empty()
+    location.signs_in() || !are_fleets && !location.policy.errors.is_empty()
 }
 
 /// Whether it is the page for want of a default backend, which is a backend's: in ingress-nginx a server of its own sends it.
@@ -172,7 +171,7 @@ fn signs_in(exchange: &Exchange<'_>, location: &PathEntry, reply: &Reply) -> boo
     reply.head.status == 401
         && location.policy.errors.intercepts
         && is_backends(reply)
-        && location.external().is_some_and(|external| external.signin.is_some())
+        && location.signs_in()
         && location.spoken().is_http()
         && !send::is_grpc(exchange.head)
 }
@@ -276,8 +275,8 @@ fn source(exchange: &mut Exchange<'_>, status: u16) -> Source {
 pub(super) fn may_need_body(exchange: &Exchange<'_>, status: Option<u16>) -> bool {
     let location = exchange.location().filter(|_| exchange.header_scope != HeaderScope::Errors);
     location.is_some_and(|location| {
-        let errors = &location.policy.errors;
-        status.map_or(!errors.is_empty(), |status| errors.takes(status))
+        let takes = |errors: &Errors| status.is_none_or(|status| errors.takes(status));
+        location.pages().is_some_and(takes)
     })
 }
 

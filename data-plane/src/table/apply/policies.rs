@@ -118,11 +118,6 @@ pub(super) fn effective(defaults: &LocationPolicy, configured: &LocationPolicy) 
     policy.overlay(configured);
     append(&mut policy, defaults, configured);
     let also_allowed = join_lists(&mut policy, defaults, configured);
-    // nginx takes `error_page` from one level only: with a sign-in redirect, that is the location's (as in
-    // ingress-nginx).
-    if configured.custom_http_errors.is_none() && signs_in(&policy) {
-        policy.custom_http_errors = None;
-    }
     Effective { policy, intercepts: intercepts(defaults, configured), also_allowed }
 }
 
@@ -205,50 +200,12 @@ pub(super) fn intercepts(defaults: &LocationPolicy, configured: &LocationPolicy)
     of_location().or_else(of_host).unwrap_or_else(|| lists(defaults) && fleets)
 }
 
-/// Whether clients are redirected to a sign-in page.
-fn signs_in(policy: &LocationPolicy) -> bool {
-    match &policy.external_auth {
-        Some(own) => !own.signin.is_empty(),
-        None => {
-            policy.enable_global_auth != Some(false)
-                && policy.global_auth_url.is_some()
-                && policy.global_auth_signin.as_ref().is_some_and(|url| !url.is_empty())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use shared::policy::{ErrorAnswer, ErrorAnswerList, ErrorPlace, ExternalAuth, StatusList};
+    use shared::policy::{ErrorAnswer, ErrorAnswerList, ErrorPlace, StatusList};
 
     use super::*;
     use crate::table::policy::access::Listed;
-
-    #[test]
-    fn location_with_auth_signin_has_no_error_pages_of_the_fleet() {
-        let pages = |statuses: &[u32]| Some(StatusList { values: statuses.to_vec() });
-        let fleet = LocationPolicy { custom_http_errors: pages(&[404]), ..LocationPolicy::default() };
-        let auth = |signin: &str| {
-            let (url, signin) = ("http://auth.test/".into(), signin.into());
-            Some(ExternalAuth { url, signin, ..ExternalAuth::default() })
-        };
-        let statuses = |fleet: &LocationPolicy, configured: &LocationPolicy| {
-            effective(fleet, configured).policy.custom_http_errors.map(|list| list.values).unwrap_or_default()
-        };
-        let own = |signin| LocationPolicy { external_auth: auth(signin), ..LocationPolicy::default() };
-        assert_eq!(statuses(&fleet, &own("")), [404]);
-        assert_eq!(statuses(&fleet, &own("http://in.test/")), [0; 0]);
-        let listed = LocationPolicy { custom_http_errors: pages(&[503]), ..own("http://in.test/") };
-        assert_eq!(statuses(&fleet, &listed), [503], "its own are in the same place");
-        let asking = LocationPolicy {
-            global_auth_url: Some("http://auth.test/".into()),
-            global_auth_signin: Some("http://in.test/".into()),
-            ..fleet
-        };
-        let off = LocationPolicy { enable_global_auth: Some(false), ..LocationPolicy::default() };
-        assert_eq!(statuses(&asking, &LocationPolicy::default()), [0; 0]);
-        assert_eq!(statuses(&asking, &off), [404]);
-    }
 
     /// In nginx' configuration the fleet's lists come first. Those of a host would be hidden there.
     #[test]

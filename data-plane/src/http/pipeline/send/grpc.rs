@@ -113,7 +113,7 @@ async fn attempt<B: RequestBody>(
 fn may_be_sent_elsewhere(exchange: &Exchange<'_>) -> bool {
     let location = exchange.location();
     let is_page = exchange.header_scope == HeaderScope::Errors;
-    location.is_some_and(|it| !it.policy.errors.is_empty()) && !is_page && !is_grpc(exchange.head)
+    location.is_some_and(|it| it.pages().is_some()) && !is_page && !is_grpc(exchange.head)
 }
 
 /// The endpoints that a call was tried on, and the remaining attempts.
