@@ -225,13 +225,17 @@ impl HostEntry {
     ///
     /// `steps`: the pattern matching budget of the request.
     pub fn route(&self, path: &[u8], steps: &Steps) -> Match<'_> {
-        match &self.routing {
+        let found = match &self.routing {
             Routing::Texts(router) => router.route(path),
             Routing::Patterns(patterns) => match patterns.find(path, steps) {
                 Ok(Some(entry)) => Match::Path(entry),
                 Ok(None) => Match::None,
                 Err(Exhausted) => Match::Unknown,
             },
+        };
+        match found {
+            Match::Path(entry) => Match::Path(entry.part(path)),
+            Match::AddSlash(_) | Match::None | Match::Unknown => found,
         }
     }
 

@@ -50,13 +50,17 @@ pub(in crate::table) struct More {
     pub(in crate::table) backend_tls: Option<Arc<MaterialCell<BackendTls>>>,
     pub(in crate::table) errors: Option<Arc<Upstream>>,
     pub(in crate::table) named: Option<Named>,
+    /// What is below the path, if the fleet's lists of locations spare that alone: there it is another location
+    /// (ingress-nginx).
+    pub(in crate::table) below: Option<Arc<PathEntry>>,
 }
 
 impl More {
     pub(in crate::table) fn is_empty(&self) -> bool {
-        let Self { counts, rewritten, grouped, users, backend_tls, errors, named } = self;
+        let Self { counts, rewritten, grouped, users, backend_tls, errors, named, below } = self;
         let are_none = [counts.is_none(), rewritten.is_none(), grouped.is_none(), users.is_none()];
-        are_none == [true; 4] && backend_tls.is_none() && errors.is_none() && named.is_none()
+        let others = [backend_tls.is_none(), errors.is_none(), named.is_none(), below.is_none()];
+        (are_none, others) == ([true; 4], [true; 4])
     }
 }
 
@@ -219,6 +223,20 @@ impl PathEntry {
         let errors = &self.policy.errors;
         let are_hidden = errors.are_fleets && self.signs_in();
         (!errors.is_empty() && !are_hidden).then_some(errors)
+    }
+
+    /// The part of the path that a request for `path` belongs to: itself, or what is below it.
+    pub(in crate::table) fn part<'a>(self: &'a Arc<Self>, path: &[u8]) -> &'a Arc<Self> {
+        let below = self.more.as_ref().and_then(|more| more.below.as_ref());
+        below.filter(|_| self.is_above(path)).unwrap_or(self)
+    }
+
+    /// Whether a path begins with the declared one and a slash, in any case of its letters, as the patterns of a host do.
+    fn is_above(&self, path: &[u8]) -> bool {
+        let declared = self.declared().as_bytes();
+        path.split_at_checked(declared.len()).is_some_and(|(beginning, rest)| {
+            beginning.eq_ignore_ascii_case(declared) && rest.starts_with(b"/")
+        })
     }
 }
 

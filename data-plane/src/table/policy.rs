@@ -36,6 +36,7 @@ pub mod retries;
 pub mod rewrite;
 pub mod shortcuts;
 pub mod snippet_variables;
+pub mod spared;
 pub mod status;
 pub mod substitutions;
 mod texts;

@@ -452,6 +452,37 @@ fn the_fleets_question_and_the_exempt() {
     assert_eq!(client.get("/on").status, 200);
 }
 
+/// In ingress-nginx a `Prefix` path is two locations, itself and what is below it, whose path has a slash at its end.
+#[test]
+fn what_is_below_a_path_may_be_exempt_alone() {
+    let backend = Origin::says("in");
+    let (auth, status) = asked("");
+    status.store(401, Ordering::SeqCst);
+    let mut proxy = serving(&[("/public", LocationPolicy::default())], &backend);
+    let listed = |text: &str| Some(TextList { values: vec![text.into()] });
+    let asks = |open: &str| LocationPolicy {
+        global_auth_url: Some(format!("http://localhost:{}/", auth.address.port())),
+        no_auth_locations: listed(open),
+        ..LocationPolicy::default()
+    };
+    let redirects = |plain: &str| LocationPolicy {
+        force_ssl_redirect: Some(true),
+        no_tls_redirect_locations: listed(plain),
+        ..LocationPolicy::default()
+    };
+    for (list, [itself, below]) in
+        [("/public/", [false, true]), ("/public", [true, true]), ("/public/x", [false, false])]
+    {
+        for (defaults, status) in [(asks(list), 401), (redirects(list), 308)] {
+            proxy.defaults(defaults);
+            let mut client = Client::new(proxy.http);
+            let statuses = ["/public", "/public/", "/public/x"].map(|path| client.get(path).status);
+            let expected = [itself, below, below].map(|is_spared| if is_spared { 200 } else { status });
+            assert_eq!(statuses, expected, "{list}");
+        }
+    }
+}
+
 /// As nginx since 1.23.
 #[test]
 fn every_challenge_is_a_line_of_its_own() {

@@ -25,6 +25,13 @@ use crate::table::policy::certificates::Certificates;
 use crate::table::policy::shortcuts::Shortcuts;
 use crate::table::{BackendTls, MaterialCell};
 
+/// What the fleet's lists of locations spare a location.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Spares {
+    asks_nobody: bool,
+    stays_plain: bool,
+}
+
 /// What all paths of a Route share.
 struct Common {
     key: Arc<str>,
@@ -204,6 +211,7 @@ impl Writer {
         configured.map(|configured| self.materials.backend_tls(&configured))
     }
 
+    /// Compiles a path, and what is below it if the fleet's lists spare that alone.
     fn path(
         &mut self,
         path: &StoredPath,
@@ -212,6 +220,23 @@ impl Writer {
         place: Option<&Arc<RequestLabels>>,
     ) -> PathEntry {
         self.counters.paths_compiled.fetch_add(1, Ordering::Relaxed);
+        let (whole, below) = common.spares(path);
+        let mut entry = self.location(path, common, proxied.clone(), (place, whole));
+        if below != whole {
+            let below = Arc::new(self.location(path, common, proxied, (Some(&entry.place), below)));
+            entry.more.get_or_insert_default().below = Some(below);
+        }
+        entry
+    }
+
+    fn location(
+        &mut self,
+        path: &StoredPath,
+        common: &Common,
+        proxied: Option<Option<Arc<Upstream>>>,
+        (place, spares): (Option<&Arc<RequestLabels>>, Spares),
+    ) -> PathEntry {
+        let Spares { asks_nobody, stays_plain } = spares;
         let policy = &common.policy;
         let action = match (&common.denied, common.has_host, proxied) {
             (_, false, _) => Action::Unavailable,
@@ -236,7 +261,6 @@ impl Writer {
                 backend.map(|backend| Named { backend: Some(Arc::clone(backend)) })
             }
         };
-        let asks_nobody = policy.auth.exempts(&path.path);
         let basic = policy.auth.basic.as_ref().filter(|_| !asks_nobody);
         let users = basic.map(|basic| self.materials.users(&basic.users));
         let service = backend.and_then(|key| parts(key)).map_or("", |(_, service, _)| service);
@@ -255,6 +279,7 @@ impl Writer {
             users,
             backend_tls: common.backend_tls.clone(),
             named,
+            below: None,
         };
         PathEntry {
             place,
@@ -263,7 +288,7 @@ impl Writer {
             more: (!more.is_empty()).then(|| Box::new(more)),
             after_exact: path.after_exact,
             asks_nobody,
-            stays_plain: policy.redirect.stays_plain(&path.path),
+            stays_plain,
         }
     }
 
@@ -285,6 +310,22 @@ impl Writer {
 }
 
 impl Common {
+    /// What is spared a path, and what is below it: in ingress-nginx another location, if the path is split.
+    fn spares(&self, path: &StoredPath) -> (Spares, Spares) {
+        let Policy { auth, redirect, rewrite, .. } = &*self.policy;
+        let declared = &*path.path;
+        let whole =
+            Spares { asks_nobody: auth.exempt.has(declared), stays_plain: redirect.plain.has(declared) };
+        if declared.ends_with('/') || rewrite.is_one_location(declared, path.kind) {
+            return (whole, whole);
+        }
+        let below = Spares {
+            asks_nobody: auth.exempt.has_below(declared),
+            stays_plain: redirect.plain.has_below(declared),
+        };
+        (whole, below)
+    }
+
     /// The backend for error pages of a path. One without a backend of its own asks the fleet's default backend, for error
     /// pages, too: ingress-nginx looks for the Service of the annotation only among those of other upstreams.
     fn errors(&self, has_backend: bool) -> Option<&Arc<Upstream>> {

@@ -16,6 +16,7 @@ use crate::table::world::{
 use crate::table::{Action, BackendCell, Match};
 
 mod sources;
+mod spared;
 
 fn key(kind: Kind, key: &str) -> ResourceKey {
     ResourceKey::new(kind, key)

@@ -4,19 +4,17 @@ use bytes::Bytes;
 use shared::policy::{BasicAuth, LocationPolicy};
 
 use super::PolicyError;
-
-/// ACME challenges need no authentication: the default of ingress-nginx' ConfigMap option `no-auth-locations`.
-const ACME: &str = "/.well-known/acme-challenge";
+use super::spared::Spared;
 
 /// The required authentication.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Auth {
     /// Users and passwords; `None`: not required.
     pub basic: Option<Basic>,
     /// One of address lists, passwords and external authentication is sufficient.
     pub satisfy_any: bool,
-    /// Declared paths with one of these prefixes need no authentication.
-    exempt: Box<[String]>,
+    /// Locations that need no authentication.
+    pub exempt: Spared,
 }
 
 /// Password authentication.
@@ -30,28 +28,13 @@ pub struct Basic {
     pub realm: Option<Box<str>>,
 }
 
-impl Default for Auth {
-    fn default() -> Self {
-        Self { basic: None, satisfy_any: false, exempt: [ACME.to_owned()].into() }
-    }
-}
-
 impl Auth {
     pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, PolicyError> {
-        let default = Self::default();
         Ok(Self {
             basic: configured.basic_auth.as_ref().map(Basic::compile).transpose()?,
-            satisfy_any: configured.satisfy_any.unwrap_or(default.satisfy_any),
-            exempt: configured
-                .no_auth_locations
-                .as_ref()
-                .map_or(default.exempt, |list| list.values.clone().into()),
+            satisfy_any: configured.satisfy_any.unwrap_or_default(),
+            exempt: Spared::compile(configured.no_auth_locations.as_ref()),
         })
-    }
-
-    /// Whether a declared path is exempt: a comparison of texts (as in ingress-nginx).
-    pub fn exempts(&self, declared: &str) -> bool {
-        self.exempt.iter().any(|prefix| declared.starts_with(&**prefix))
     }
 }
 
@@ -81,8 +64,6 @@ impl Basic {
 
 #[cfg(test)]
 mod tests {
-    use shared::policy::TextList;
-
     use super::*;
 
     fn basic(users: &str, realm: &str) -> Result<Auth, PolicyError> {
@@ -103,20 +84,5 @@ mod tests {
             assert_eq!(basic("ns/users/auth-file", realm).unwrap_err().field, "basic_auth.realm");
         }
         assert_eq!(basic("", "x").unwrap_err().field, "basic_auth.users");
-    }
-
-    #[test]
-    fn exempt_paths_are_compared_as_text() {
-        let auth = |values: &[&str]| {
-            let values = values.iter().map(ToString::to_string).collect();
-            let no_auth_locations = Some(TextList { values });
-            Auth::compile(&LocationPolicy { no_auth_locations, ..LocationPolicy::default() }).unwrap()
-        };
-        assert!(Auth::default().exempts("/.well-known/acme-challenge/token"));
-        assert!(!Auth::default().exempts("/"));
-        assert!(auth(&["/match"]).exempts("/matchmaker"));
-        assert!(!auth(&["/match"]).exempts("/ma"));
-        assert!(!auth(&["/match"]).exempts("/.well-known/acme-challenge/token"));
-        assert!(!auth(&[]).exempts("/"));
     }
 }

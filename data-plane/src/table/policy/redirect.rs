@@ -3,10 +3,7 @@
 use shared::policy::LocationPolicy;
 
 use super::PolicyError;
-
-/// ACME challenges are not redirected to https: the default of ingress-nginx' ConfigMap option
-/// `no-tls-redirect-locations`.
-const ACME: &str = "/.well-known/acme-challenge";
+use super::spared::Spared;
 
 /// ingress-nginx' default `http-redirect-code`.
 const TO_TLS: u16 = 308;
@@ -30,8 +27,8 @@ pub struct Redirect {
     pub elsewhere: Option<Elsewhere>,
     /// Redirect target of requests for "/" of the host.
     pub app_root: Option<Box<str>>,
-    /// Declared paths with one of these prefixes are never redirected to https.
-    pub plain: Box<[String]>,
+    /// Locations that are never redirected to https.
+    pub plain: Spared,
 }
 
 /// The redirect of every request of a location.
@@ -54,7 +51,7 @@ impl Default for Redirect {
             with_port: false,
             elsewhere: None,
             app_root: None,
-            plain: [ACME.to_owned()].into(),
+            plain: Spared::default(),
         }
     }
 }
@@ -85,24 +82,13 @@ impl Redirect {
             elsewhere: to(&configured.temporal_redirect, temporal)
                 .or_else(|| to(&configured.permanent_redirect, permanent)),
             app_root: configured.app_root.as_deref().map(Into::into),
-            plain: match &configured.no_tls_redirect_locations {
-                Some(list) => list.values.iter().filter(|path| !path.is_empty()).cloned().collect(),
-                None => default.plain,
-            },
+            plain: Spared::compile(configured.no_tls_redirect_locations.as_ref()),
         })
-    }
-
-    /// Whether requests of a declared path are never redirected to https; depends on the declared text, not on the
-    /// request's path.
-    pub fn stays_plain(&self, declared: &str) -> bool {
-        self.plain.iter().any(|prefix| declared.starts_with(prefix))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use shared::policy::TextList;
-
     use super::*;
 
     #[test]
@@ -123,23 +109,5 @@ mod tests {
             let configured = LocationPolicy { http_redirect_code: Some(code), ..LocationPolicy::default() };
             assert_eq!(Redirect::compile(&configured).unwrap_err().field, "http_redirect_code");
         }
-    }
-
-    #[test]
-    fn some_locations_stay_plain() {
-        let plain = |configured: Option<&[&str]>, path: &str| {
-            let values =
-                |list: &[&str]| TextList { values: list.iter().map(|it| (*it).to_owned()).collect() };
-            let configured = LocationPolicy {
-                no_tls_redirect_locations: configured.map(values),
-                ..LocationPolicy::default()
-            };
-            Redirect::compile(&configured).unwrap().stays_plain(path)
-        };
-        assert!(plain(None, "/.well-known/acme-challenge/x"));
-        assert!(!plain(None, "/"));
-        assert!(!plain(Some(&[]), "/.well-known/acme-challenge"));
-        assert!(plain(Some(&["", "/match"]), "/matchmaker"));
-        assert!(!plain(Some(&["", "/match"]), "/other"));
     }
 }
