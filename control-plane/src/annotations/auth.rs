@@ -302,24 +302,26 @@ const TYPE: Grammar<String> = Grammar {
 };
 
 const DURATIONS: Grammar<String> = Grammar {
-    words: "statuses and durations with commas between them: 200 202 10m, 401 5m",
+    words: "statuses (or any) and durations with commas between them: 200 202 10m, 401 5m",
     // Empty items are left out, as in ingress-nginx; if there are no others, the default counts.
     read: |text| {
         let items: Vec<_> = value::list(text).collect();
         items.iter().all(|item| is_duration(item)).then(|| items.join(", "))
     },
-    good: &["200 202 10m, 401 5m", "5m", ",200 5m,,401 30m,"],
+    good: &["200 202 10m, 401 5m", "5m", ",200 5m,,401 30m,", "any 1m"],
     bad: &["5 minutes!", "5m;", "200", "5m, never", "5m 200"],
 };
 
-/// `[status ...] duration`.
+/// `[status ...] duration`, or `any duration`.
 fn is_duration(item: &str) -> bool {
     let mut words: Vec<&str> = item.split(' ').filter(|word| !word.is_empty()).collect();
     let Some(time) = words.pop() else { return false };
     let unit = time.trim_start_matches(|c: char| c.is_ascii_digit());
     let number = &time[..time.len() - unit.len()];
-    let is_status =
-        |word: &&str| word.len() == 3 && word.parse().is_ok_and(|it: u16| (100..600).contains(&it));
+    let is_status = |word: &&str| {
+        // ingress-nginx lets any word pass, and nginx refuses all but this one.
+        *word == "any" || word.len() == 3 && word.parse().is_ok_and(|it: u16| (100..600).contains(&it))
+    };
     (1..=9).contains(&number.len())
         && ["ms", "s", "m", "h", "d", "w", "M", "y"].contains(&unit)
         && words.iter().all(is_status)
@@ -519,6 +521,9 @@ mod tests {
             ("099 5m", false),
             ("600 5m", false),
             ("+20 5m", false),
+            ("any 1m", true),
+            ("200 any 1m", true),
+            ("all 1m", false),
             ("5x", false),
         ] {
             assert_eq!(is_duration(text), expected, "{text:?}");

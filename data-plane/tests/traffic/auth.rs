@@ -291,6 +291,25 @@ fn an_answer_is_kept_for_as_long_as_it_says_itself() {
     assert_eq!(both(401), [401, 403]);
 }
 
+/// `any` is nginx' word for all statuses.
+#[test]
+fn any_answer_is_kept_where_that_is_said() {
+    let backend = Origin::says("in");
+    let (auth, status) = asked("");
+    let kept = asking(&auth, |it| {
+        it.cache_key = "$cookie_session".into();
+        it.cache_duration = "202 1ms, any 1m".into();
+    });
+    let proxy = serving(&[("/x", kept)], &backend);
+    let mut client = Client::new(proxy.http);
+    let mut get = |session: &str, says: u16| {
+        status.store(says, Ordering::SeqCst);
+        client.ask(&format!("GET /x HTTP/1.1\r\nHost: a.test\r\nCookie: session={session}\r\n\r\n")).status
+    };
+    assert_eq!([get("a", 403), get("a", 200)], [403, 403]);
+    assert_eq!([get("b", 200), get("b", 403)], [200, 200]);
+}
+
 /// The cached response is also used for clients without a partial copy.
 #[test]
 fn auth_cache_stores_only_unconditional_responses() {

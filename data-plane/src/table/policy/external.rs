@@ -72,7 +72,7 @@ pub struct Cache {
 impl Cache {
     /// How long a response with this status is cached.
     pub fn keeps(&self, status: u16) -> Option<Duration> {
-        let found = self.rules.iter().find(|(statuses, _)| statuses.contains(&status));
+        let found = self.rules.iter().find(|(statuses, _)| statuses.is_empty() || statuses.contains(&status));
         found.map(|(_, time)| *time).filter(|time| !time.is_zero())
     }
 }
@@ -206,18 +206,24 @@ fn signin_url(url: &str, param: &str) -> Template {
     Template::parse(&format!("{url}{joint}{param}=$pass_access_scheme://$http_host$escaped_request_uri"))
 }
 
-/// How long a response with one of these statuses is cached.
+/// How long a response with one of these statuses is cached; with any if there are none.
 type Kept = (Vec<u16>, Duration);
 
-/// `[status ...] duration`, separated by commas (as in ingress-nginx). Without a status: 200, 301 and 302.
+/// `[status ...] duration`, separated by commas (as in ingress-nginx). Without a status: 200, 301 and 302; `any` are all.
 fn durations(text: &str) -> Option<Box<[Kept]>> {
     let rule = |item: &str| {
         let mut words: Vec<&str> = item.split_ascii_whitespace().collect();
         let time = duration(words.pop()?)?;
+        let is_any = |word: &&str| *word == "any";
         let status = |word: &&str| word.parse().ok().filter(|status| (100..=599).contains(status));
-        let statuses: Option<Vec<u16>> = words.iter().map(status).collect();
-        let statuses = statuses?;
-        Some((if statuses.is_empty() { vec![200, 301, 302] } else { statuses }, time))
+        let numbers = words.iter().filter(|word| !is_any(word)).map(status);
+        let statuses = numbers.collect::<Option<Vec<u16>>>()?;
+        let statuses = match words.is_empty() {
+            true => vec![200, 301, 302],
+            false if words.iter().any(is_any) => Vec::new(),
+            false => statuses,
+        };
+        Some((statuses, time))
     };
     text.split(',').map(rule).collect()
 }
@@ -303,6 +309,7 @@ mod tests {
             Some(vec![(vec![200, 202], minutes(10)), (vec![401], minutes(5))])
         );
         assert_eq!(rules("1h"), Some(vec![(vec![200, 301, 302], minutes(60))]));
+        assert_eq!(rules("200 2m, any 1m"), Some(vec![(vec![200], minutes(2)), (vec![], minutes(1))]));
         for bad in
             ["", "200", "5 minutes", "2000 5m", "200 5x", "200 202 401 5m,", "m", "200 99999999999999999999y"]
         {
