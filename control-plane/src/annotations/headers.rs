@@ -3,7 +3,7 @@
 use shared::policy::ConnectionHeader;
 
 use super::row::{Bad, Effect, Reach, Risk, Row, Spec};
-use super::value::{BASIC, PATTERN_WITH_VARIABLES, one_of};
+use super::value::{BASIC, Grammar, PATTERN_WITH_VARIABLES, one_of};
 use super::{Severity, shown};
 use crate::reference::Use;
 
@@ -42,7 +42,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "upstream-vhost",
         value: &Spec(
-            PATTERN_WITH_VARIABLES,
+            VHOST,
             Effect::Sets(|to, it| {
                 to.needs_variables(&it);
                 to.location.upstream_vhost = Some(it);
@@ -53,3 +53,7 @@ pub(super) static ROWS: &[&Row] = &[
         ..Row::NEW
     },
 ];
+
+/// ingress-nginx' validator trims this value first, unlike others of the same characters.
+const VHOST: Grammar<String> =
+    Grammar { read: |text| (PATTERN_WITH_VARIABLES.read)(text.trim()), ..PATTERN_WITH_VARIABLES };

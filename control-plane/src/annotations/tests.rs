@@ -495,6 +495,15 @@ fn an_annotation() -> impl Strategy<Value = (&'static str, String)> {
 }
 
 #[test]
+fn spaces_around_a_host_for_the_backend_do_not_count() {
+    for text in ["internal.test", " internal.test ", "internal.test\n"] {
+        let (policy, faults) = location(&[("upstream-vhost", text)]);
+        assert_eq!((policy.upstream_vhost.as_deref(), faults), (Some("internal.test"), 0), "{text:?}");
+    }
+    assert_eq!(severities(&all(&[("upstream-vhost", "internal test")])), [Severity::Rejected]);
+}
+
+#[test]
 fn the_fleet_names_objects_with_their_namespaces() {
     for row in [&forwarding::PROXY_SET_HEADERS, &response_headers::ADD_HEADERS] {
         for (text, expected) in [
