@@ -91,8 +91,18 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Spec(
             BASIC,
             Effect::Sets(|to, it| {
-                to.refer_anywhere(Use::AuthProxySetHeaders, &it);
                 external(to);
+                if it.split_once('/').is_some_and(|(namespace, _)| !namespace.is_empty()) {
+                    to.refer_anywhere(Use::AuthProxySetHeaders, &it);
+                } else {
+                    // ingress-nginx looks for exactly this text among the names of ConfigMaps.
+                    to.deny(Reach::Paths, "names no ConfigMap");
+                    let what = Reach::Paths.as_str();
+                    to.fault(
+                        Severity::Warning,
+                        format!("expected namespace/name, got {}: {what}", shown(&it)),
+                    );
+                }
             }),
         ),
         needs: Some("auth-url"),
@@ -138,7 +148,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-secret-type",
         // It is used when the Secret is read.
-        value: &Spec(one_of!("auth-file" | "auth-map"), Effect::Sets(|_, _| {})),
+        value: &Spec(SECRET_TYPE, Effect::Sets(secret_type)),
         bad: Bad::Reject,
         needs: Some("auth-type"),
         default: "auth-file",
@@ -276,6 +286,14 @@ fn users(to: &mut Draft<'_>, secret: &str) {
     }
 }
 
+fn secret_type(to: &mut Draft<'_>, text: String) {
+    if !["auth-file", "auth-map"].contains(&text.as_str()) {
+        to.deny(Reach::Paths, "is neither auth-file nor auth-map");
+        let (words, got, what) = (SECRET_TYPE.words, shown(&text), Reach::Paths.as_str());
+        to.fault(Severity::Unsupported, format!("expected {words}, got {got}: {what}"));
+    }
+}
+
 /// Only exactly `basic` is basic authentication; any other text that contains one of the two words is digest
 /// (ingress-nginx).
 fn is_digest(kind: &str) -> bool {
@@ -299,6 +317,18 @@ const TYPE: Grammar<String> = Grammar {
     read: |text| (text.contains("basic") || text.contains("digest")).then(|| text.to_owned()),
     good: &["basic", "digest"],
     bad: &["bearer", "Basic"],
+};
+
+/// As that of [`TYPE`], which ignores spaces here. What else the text holds denies.
+const SECRET_TYPE: Grammar<String> = Grammar {
+    words: "one of auth-file auth-map",
+    read: |text| {
+        let squeezed = text.replace(' ', "");
+        let has_word = ["auth-file", "auth-map"].iter().any(|word| squeezed.contains(word));
+        (has_word && !text.contains('\n')).then(|| value::trimmed(text).to_owned())
+    },
+    good: &["auth-file", " auth-file ", "auth-map", " auth-map ", "auth-files"],
+    bad: &["no-such-word"],
 };
 
 const DURATIONS: Grammar<String> = Grammar {

@@ -494,6 +494,35 @@ fn an_annotation() -> impl Strategy<Value = (&'static str, String)> {
     })
 }
 
+/// As in ingress-nginx, whose validator looks for the words anywhere in the text; what is made of it is one of the two.
+#[test]
+fn a_text_that_holds_a_kind_of_secret_denies_and_any_other_rejects() {
+    for (text, expected) in [
+        ("auth-map", (false, vec![])),
+        (" auth-file ", (false, vec![])),
+        ("auth-files", (true, vec![Severity::Unsupported])),
+        ("auth -map", (true, vec![Severity::Unsupported])),
+        ("auth-folder", (false, vec![Severity::Rejected])),
+    ] {
+        let parsed = all(&[("auth-type", "basic"), ("auth-secret", "users"), ("auth-secret-type", text)]);
+        assert_eq!((denies(&parsed), severities(&parsed)), expected, "{text:?}");
+    }
+}
+
+/// ingress-nginx looks for the whole text among the names of ConfigMaps, which have a namespace.
+#[test]
+fn headers_of_the_question_are_of_a_configmap_with_its_namespace() {
+    for (text, expected) in [
+        ("default/extra", (false, vec![])),
+        (" default/extra ", (false, vec![])),
+        ("extra", (true, vec![Severity::Warning])),
+        ("/extra", (true, vec![Severity::Warning])),
+    ] {
+        let parsed = all(&[("auth-url", "http://auth.test/"), ("auth-proxy-set-headers", text)]);
+        assert_eq!((denies(&parsed), severities(&parsed)), expected, "{text:?}");
+    }
+}
+
 #[test]
 fn spaces_around_a_host_for_the_backend_do_not_count() {
     for text in ["internal.test", " internal.test ", "internal.test\n"] {

@@ -286,8 +286,9 @@ impl Compiled {
             return;
         }
         if text.trim().is_empty() {
-            // Unlike other values, an empty list takes the place of its default (ingress-nginx).
-            if LISTS.contains(&row.name) {
+            // Unlike other values, an empty list takes the place of its default, and empty times mean those of the annotation
+            // and not none (ingress-nginx).
+            if LISTS.contains(&row.name) || row.name == auth::GLOBAL_CACHE_DURATION.name {
                 self.row(row, key, EMPTY_LIST);
             }
             return;

@@ -99,9 +99,9 @@ fn the_port_of_tls_overrules_what_a_request_says_of_its_scheme() {
     }
 }
 
-/// As in ingress-nginx, where it counts as any other scheme that is not http.
+/// As in ingress-nginx, where these count as any other scheme that is not http.
 #[test]
-fn an_empty_scheme_is_not_http() {
+fn schemes_that_are_empty_or_in_capitals_are_not_http() {
     let (origin, mut proxy) = (Origin::says("in"), Proxy::start());
     let forced = LocationPolicy { force_ssl_redirect: Some(true), ..LocationPolicy::default() };
     proxy.policies(false, &[("/x", forced)]);
@@ -112,6 +112,7 @@ fn an_empty_scheme_is_not_http() {
     let mut status =
         |said: &str| client.ask(&format!("GET /x HTTP/1.1\r\nHost: a.test\r\n{said}\r\n")).status;
     assert_eq!((status(""), status("X-Forwarded-Proto: http\r\n")), (308, 308));
+    assert_eq!((status("X-Forwarded-Proto: HTTP\r\n"), status("X-Forwarded-Proto: Http\r\n")), (200, 200));
     assert_eq!(status("X-Forwarded-Proto:\r\nX-Forwarded-Port:\r\n"), 200);
     let seen = origin.seen().pop().unwrap();
     for name in ["x-forwarded-proto", "x-forwarded-port", "x-forwarded-scheme", "x-scheme"] {

@@ -76,6 +76,17 @@ fn an_empty_list_takes_the_place_of_its_default() {
     }
 }
 
+/// Unlike without the key, where only what the service itself says is kept.
+#[test]
+fn empty_times_to_keep_its_word_are_those_of_the_annotation() {
+    for configured in ["", " ", ","] {
+        let (settings, faults) = compiled(&[("global-auth-cache-duration", configured)]);
+        let kept = settings.defaults.global_auth_cache_duration;
+        assert_eq!((kept.as_deref(), faults), (Some(""), vec![]), "{configured:?}");
+    }
+    assert_eq!(compiled(&[]).0.defaults.global_auth_cache_duration, None);
+}
+
 #[test]
 fn an_algorithm_that_nobody_knows_or_that_needs_more_is_round_robin() {
     let load_balance = |text| {

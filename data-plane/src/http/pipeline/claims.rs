@@ -56,7 +56,8 @@ impl Claims {
 /// Whether a client uses plain HTTP, according to what is trusted.
 pub(super) fn is_plain(claims: Option<&Claims>, peer: &Peer) -> bool {
     match claims.and_then(|claims| claims.scheme.as_deref()) {
-        Some(scheme) => scheme.eq_ignore_ascii_case(b"http"),
+        // ingress-nginx compares exactly this: any other scheme, `HTTP` too, counts as https.
+        Some(scheme) => *scheme == *b"http",
         None => peer.client_scheme() == Scheme::Http,
     }
 }
