@@ -1,7 +1,7 @@
 //! The real binaries of both planes, with ports of their own; their logs are kept and shown when a test fails.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -111,10 +111,14 @@ fn sources(binary: &Path) -> Vec<PathBuf> {
     sources.split_whitespace().map(|name| name.replace('\0', " ").into()).collect()
 }
 
+const CONTROL_PLANE: &str = "firth-control-plane";
+const DATA_PLANE: &str = "firth-data-plane";
+
 /// A running control plane.
 #[derive(Debug)]
 pub struct ControlPlane {
     process: Process,
+    binary: PathBuf,
     flags: Vec<OsString>,
     listen: SocketAddr,
     admin: SocketAddr,
@@ -133,8 +137,20 @@ impl ControlPlane {
     /// # Panics
     /// If it exits.
     pub async fn start_with(source: &Source, further: &[&str]) -> Self {
+        Self::start_from(binary(CONTROL_PLANE), source, further).await
+    }
+
+    /// The same of another build, whose binaries are in a folder.
+    ///
+    /// # Panics
+    /// If it exits.
+    pub async fn start_of(build: &Path, source: &Source, further: &[&str]) -> Self {
+        Self::start_from(build.join(CONTROL_PLANE), source, further).await
+    }
+
+    async fn start_from(binary: PathBuf, source: &Source, further: &[&str]) -> Self {
         for attempt in 1.. {
-            let mut plane = Self::spawn(source, further);
+            let mut plane = Self::spawn_to(Log::Kept, binary.clone(), source, further);
             if plane.up().await {
                 return plane;
             }
@@ -148,17 +164,17 @@ impl ControlPlane {
     /// # Panics
     /// If it exits.
     pub async fn start_unread(source: &Source, further: &[&str]) -> Self {
-        let mut plane = Self::spawn_to(Log::Unread, source, further);
+        let mut plane = Self::spawn_to(Log::Unread, binary(CONTROL_PLANE), source, further);
         assert!(plane.up().await, "the control plane ends at once");
         plane
     }
 
     /// Starts one without waiting.
     pub fn spawn(source: &Source, further: &[&str]) -> Self {
-        Self::spawn_to(Log::Kept, source, further)
+        Self::spawn_to(Log::Kept, binary(CONTROL_PLANE), source, further)
     }
 
-    fn spawn_to(log: Log, source: &Source, further: &[&str]) -> Self {
+    fn spawn_to(log: Log, binary: PathBuf, source: &Source, further: &[&str]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let said = further.iter().position(|flag| *flag == "--listen").and_then(|at| further.get(at + 1));
         let listen = said.map_or_else(ports::free, |said| said.parse().expect("an address"));
@@ -172,8 +188,8 @@ impl ControlPlane {
         }
         flags.extend(["--admin".into(), admin.to_string().into()]);
         flags.extend(further.iter().map(OsString::from));
-        let process = run(log, "firth-control-plane", &flags, folder.path());
-        Self { process, flags, listen, admin, folder }
+        let process = run(log, &binary, &flags, folder.path());
+        Self { process, binary, flags, listen, admin, folder }
     }
 
     /// Kills it and restarts it with the same flags and ports.
@@ -192,7 +208,7 @@ impl ControlPlane {
 
     /// Restarts it after [`Self::kill`], with the same flags, ports and folder, without waiting.
     pub fn start_again(&mut self) {
-        self.process = run(Log::Kept, "firth-control-plane", &self.flags, self.folder.path());
+        self.process = run(Log::Kept, &self.binary, &self.flags, self.folder.path());
     }
 
     /// Restarts it after [`Self::kill`].
@@ -282,6 +298,7 @@ impl ControlPlane {
 #[derive(Debug)]
 pub struct DataPlane {
     process: Process,
+    binary: PathBuf,
     flags: Vec<OsString>,
     state: PathBuf,
     http: SocketAddr,
@@ -303,8 +320,20 @@ impl DataPlane {
     /// # Panics
     /// If it exits.
     pub async fn start_with(control: SocketAddr, further: &[&str]) -> Self {
+        Self::start_from(binary(DATA_PLANE), control, further).await
+    }
+
+    /// The same of another build, whose binaries are in a folder.
+    ///
+    /// # Panics
+    /// If it exits.
+    pub async fn start_of(build: &Path, control: SocketAddr, further: &[&str]) -> Self {
+        Self::start_from(build.join(DATA_PLANE), control, further).await
+    }
+
+    async fn start_from(binary: PathBuf, control: SocketAddr, further: &[&str]) -> Self {
         for attempt in 1.. {
-            let mut plane = Self::spawn(control, further);
+            let mut plane = Self::spawn_to(Log::Kept, binary.clone(), control, further);
             if up(&mut plane.process, plane.health, "the proxy is ready").await {
                 return plane;
             }
@@ -318,17 +347,17 @@ impl DataPlane {
     /// # Panics
     /// If it exits.
     pub async fn start_unread(control: SocketAddr, further: &[&str]) -> Self {
-        let mut plane = Self::spawn_to(Log::Unread, control, further);
+        let mut plane = Self::spawn_to(Log::Unread, binary(DATA_PLANE), control, further);
         assert!(up(&mut plane.process, plane.health, "the proxy is ready").await, "the proxy ends at once");
         plane
     }
 
     /// Starts one without waiting.
     pub fn spawn(control: SocketAddr, further: &[&str]) -> Self {
-        Self::spawn_to(Log::Kept, control, further)
+        Self::spawn_to(Log::Kept, binary(DATA_PLANE), control, further)
     }
 
-    fn spawn_to(log: Log, control: SocketAddr, further: &[&str]) -> Self {
+    fn spawn_to(log: Log, binary: PathBuf, control: SocketAddr, further: &[&str]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let [http, https, admin, health] = [(); 4].map(|()| ports::free());
         let encrypted = further.iter().any(|flag| matches!(*flag, "--join" | "--token-file"));
@@ -355,8 +384,8 @@ impl DataPlane {
             flags.extend(["--workers".into(), "2".into()]);
         }
         flags.extend(further.iter().map(OsString::from));
-        let process = run(log, "firth-data-plane", &flags, folder.path());
-        Self { process, flags, state, http, https, admin, health, folder }
+        let process = run(log, &binary, &flags, folder.path());
+        Self { process, binary, flags, state, http, https, admin, health, folder }
     }
 
     /// Kills it.
@@ -366,7 +395,7 @@ impl DataPlane {
 
     /// Restarts it after [`Self::kill`], with the same flags, ports and folders, without waiting.
     pub fn start_again(&mut self) {
-        self.process = run(Log::Kept, "firth-data-plane", &self.flags, self.folder.path());
+        self.process = run(Log::Kept, &self.binary, &self.flags, self.folder.path());
     }
 
     /// The folder of its last good state.
@@ -485,8 +514,9 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn run(log: Log, name: &str, flags: &[OsString], folder: &Path) -> Process {
-    Process::spawn_to(log, name, Command::new(binary(name)).args(flags).current_dir(folder), folder)
+fn run(log: Log, binary: &Path, flags: &[OsString], folder: &Path) -> Process {
+    let name = binary.file_name().and_then(OsStr::to_str).expect("a name");
+    Process::spawn_to(log, name, Command::new(binary).args(flags).current_dir(folder), folder)
 }
 
 /// Waits until a plane is ready; returns false if it exits.
