@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -38,6 +39,40 @@ pub struct State {
     /// It can report its state.
     inventory: bool,
     lanes: BTreeMap<Lane, LaneState>,
+    /// Where its full syncs are counted.
+    syncs: Arc<Syncs>,
+}
+
+/// How many proxies are in the middle of a full sync: they have its beginning and not its end.
+#[derive(Debug, Default)]
+pub struct Syncs {
+    under_way: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Syncs {
+    /// The most that were so at one moment.
+    pub fn most(&self) -> usize {
+        self.most.load(Ordering::SeqCst)
+    }
+}
+
+/// One full sync, until this is dropped.
+#[derive(Debug)]
+struct Syncing(Arc<Syncs>);
+
+impl Syncing {
+    fn begin(syncs: &Arc<Syncs>) -> Self {
+        let now = syncs.under_way.fetch_add(1, Ordering::SeqCst) + 1;
+        syncs.most.fetch_max(now, Ordering::SeqCst);
+        Self(Arc::clone(syncs))
+    }
+}
+
+impl Drop for Syncing {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// One lane.
@@ -59,7 +94,14 @@ impl State {
             claim: Vec::new(),
             inventory: false,
             lanes: Lane::ALL.into_iter().map(|lane| (lane, LaneState::default())).collect(),
+            syncs: Arc::default(),
         }
+    }
+
+    /// Its full syncs are counted with those of others.
+    #[must_use]
+    pub fn counted_by(self, syncs: &Arc<Syncs>) -> Self {
+        Self { syncs: Arc::clone(syncs), ..self }
     }
 
     /// It can report its state.
@@ -148,6 +190,8 @@ pub struct Subscriber {
     messages: Streaming<ControlMessage>,
     /// Chunks of unfinished batches.
     staged: BTreeMap<Lane, Vec<Batch>>,
+    /// The full sync of CONFIG that it is in the middle of.
+    syncing: Option<Syncing>,
 }
 
 impl Subscriber {
@@ -189,6 +233,7 @@ impl Subscriber {
             answers,
             messages,
             staged: BTreeMap::new(),
+            syncing: None,
         };
         subscriber.state.claim = subscriber.welcome.claim.to_vec();
         subscriber.adopt();
@@ -306,12 +351,17 @@ impl Subscriber {
         let at = self.state.lane(lane).seq;
         assert!(batch.from == 0 || batch.from == at, "a batch from {} for a proxy at {at}", batch.from);
         let more = batch.more;
+        if lane == Lane::Config && batch.from == 0 && batch.base.is_empty() && self.syncing.is_none() {
+            self.syncing = Some(Syncing::begin(&self.state.syncs));
+        }
         let (to, root_after) = (batch.to, Root::from_slice(&batch.root_after));
         let chunks = self.staged.entry(lane).or_default();
         chunks.push(batch);
         let staged = chunks.len();
         if !more {
             self.commit(lane, to, root_after);
+            // Before it is acknowledged: whoever is sent a full sync because of that is counted later.
+            self.syncing.take_if(|_| lane == Lane::Config);
         }
         self.ack(lane, if more { u32::try_from(staged).expect("few") } else { 0 }).await;
     }
