@@ -85,7 +85,7 @@ async fn one_endpoint_among_ten_thousand_services_is_one_resource() {
         (Lane::Live, &["default/service-0-1".to_owned()][..])
     );
     assert_eq!(received.removed, []);
-    assert!(received.bytes < 400, "{} bytes for one endpoint", received.bytes);
+    assert!(received.bytes < 250, "{} bytes for one endpoint", received.bytes);
     assert_eq!(subscriber.state.root(Lane::Config), roots[1], "the configuration is the same");
 
     inspect.in_sync(2).await;
