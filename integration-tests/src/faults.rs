@@ -35,6 +35,10 @@ struct Weather {
     rate: Option<u32>,
     /// Nothing is forwarded, and nothing is closed.
     stalled: bool,
+    /// The same for so many connections, the first ones. Later ones are forwarded.
+    dropped: u64,
+    /// What one end closes stays open at the other end, which hears nothing more.
+    half_open: bool,
     /// A connection is cut after this many bytes to the client.
     life: Option<usize>,
     /// Nothing more is sent to clients after this many bytes on all connections.
@@ -109,6 +113,18 @@ impl Relay {
         self.weather.send_modify(|weather| weather.stalled = stalled);
     }
 
+    /// Forwards nothing more on the connections that are open now, without closing anything, as where a firewall has
+    /// forgotten them. New ones are forwarded.
+    pub fn drop_existing(&self) {
+        let dropped = self.connections();
+        self.weather.send_modify(|weather| weather.dropped = dropped);
+    }
+
+    /// Sets whether the other end of a connection hears nothing when one end closes it, as after a power failure.
+    pub fn half_open(&self, half_open: bool) {
+        self.weather.send_modify(|weather| weather.half_open = half_open);
+    }
+
     /// Forwards this many more bytes to clients, and then nothing, without closing anything; `None`: everything.
     pub fn hold_after(&self, bytes: Option<u64>) {
         let hold = bytes.map(|bytes| self.bytes_down() + bytes);
@@ -160,8 +176,8 @@ async fn serve(
                 if weather.borrow().refusing {
                     continue;
                 }
-                counts.connections.fetch_add(1, Ordering::Relaxed);
-                connections.spawn(relay(client, target, weather.clone(), Arc::clone(&counts)));
+                let number = counts.connections.fetch_add(1, Ordering::Relaxed);
+                connections.spawn(relay(client, target, number, weather.clone(), Arc::clone(&counts)));
             }
             Some(_) = connections.join_next() => {}
         }
@@ -172,6 +188,7 @@ async fn serve(
 async fn relay(
     client: TcpStream,
     target: SocketAddr,
+    number: u64,
     mut weather: watch::Receiver<Weather>,
     counts: Arc<Counts>,
 ) {
@@ -184,9 +201,19 @@ async fn relay(
     let (mut server_read, mut server_write) = server.into_split();
     let unheard = Counts::default();
     let (up, down) = (weather.clone(), weather.clone());
+    let is_half_open = || up.borrow().half_open;
+    let both = async {
+        tokio::select! {
+            _ = pump(&mut client_read, &mut server_write, number, up.clone(), &unheard, false) => {}
+            _ = pump(&mut server_read, &mut client_write, number, down, &counts, true) => {}
+        }
+        if is_half_open() {
+            // Until it is cut: nothing is read any more, and nothing is closed.
+            std::future::pending::<()>().await;
+        }
+    };
     tokio::select! {
-        _ = pump(&mut client_read, &mut server_write, up, &unheard, false) => {}
-        _ = pump(&mut server_read, &mut client_write, down, &counts, true) => {}
+        () = both => {}
         _ = weather.wait_for(|weather| weather.generation != generation) => {}
     }
 }
@@ -194,6 +221,7 @@ async fn relay(
 async fn pump(
     from: &mut (impl AsyncReadExt + Unpin),
     to: &mut (impl AsyncWriteExt + Unpin),
+    number: u64,
     mut weather: watch::Receiver<Weather>,
     counts: &Counts,
     is_mortal: bool,
@@ -209,6 +237,9 @@ async fn pump(
             tokio::time::sleep(Duration::from_secs(1) / PIECES as u32).await;
         }
         if read == 0 {
+            if weather.borrow().half_open {
+                return Ok(());
+            }
             return to.shutdown().await;
         }
         passed += read;
@@ -219,7 +250,7 @@ async fn pump(
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
-        let passes = weather.wait_for(|weather| !weather.stalled).await;
+        let passes = weather.wait_for(|weather| !weather.stalled && number >= weather.dropped).await;
         passes.map_err(|_| io::ErrorKind::ConnectionAborted)?;
         let before = counts.down.fetch_add(read as u64, Ordering::Relaxed);
         if let Some(heard) = &mut *counts.heard.lock().expect("nobody panics with it") {

@@ -9,20 +9,24 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use integration_tests::faults::Relay;
-use integration_tests::identity::token;
+use integration_tests::grpc::call;
+use integration_tests::identity::{Peer, token};
 use integration_tests::process::Signal;
 use integration_tests::site::{ingress, slice};
 use integration_tests::{
     ControlPlane, DataPlane, Folder, FolderSite, Ledger, Origin, Question, Source, Traffic, client,
     eventually, eventually_within, objects,
 };
+use shared::proto::identity::{RotateAuthorityRequest, RotateAuthorityResponse};
 use tempfile::TempDir;
+use tonic::client::Grpc;
 
 const HOST: &str = "moves.test";
 /// Ingresses whose Routes take several chunks of a batch.
 const MANY: usize = 60;
 /// Requests a second to a proxy.
-const RATE: u32 = 100;
+const RATE: u32 = 500;
+const CLIENTS: u32 = 4;
 /// From the end of a fault.
 const SOON: Duration = Duration::from_secs(5);
 /// How long a process is frozen or gone.
@@ -107,6 +111,44 @@ impl Stage {
     /// The host's destination.
     fn to(&self) -> &str {
         self.origins[self.offered % 2].name()
+    }
+
+    /// How many lanes of streams began from a position in the log.
+    async fn cursor_starts(&self) -> f64 {
+        self.control.metrics().await.sum_where("firth_control_starts", "mode", "cursor")
+    }
+
+    /// A new certificate for the proxy behind the relay is on its way, and held.
+    async fn holds_a_certificate(&self) {
+        let issued = || self.control.log().matches("a certificate is issued").count();
+        // What the proxy that is not held is issued counts as well: it takes two.
+        let before = issued();
+        eventually("certificates are renewed", || async {
+            if issued() > before { Ok(()) } else { Err(before) }
+        })
+        .await;
+        self.relay.hold_after(Some(0));
+        let before = issued();
+        eventually("one of them is on its way", || async {
+            if issued() > before + 1 { Ok(()) } else { Err(before) }
+        })
+        .await;
+    }
+
+    /// The authority is to be replaced.
+    async fn rotates(&self) {
+        let ca = self.dir.path().join("ca");
+        let operator = token(&ca, &["--role", "operator"]).await;
+        let operator = Peer::join(self.control.listen(), &operator, "somebody").await.unwrap();
+        let asked = Grpc::new(operator.channel(self.control.listen()).await.unwrap());
+        let method = "firth.identity.v1.Identity/RotateAuthority";
+        let _: RotateAuthorityResponse = call(asked, method, RotateAuthorityRequest {}).await.unwrap();
+    }
+
+    /// The number of roots of the authority: two as long as it is being replaced.
+    fn roots(&self) -> usize {
+        let file = self.dir.path().join("ca/ca.pem");
+        std::fs::read_to_string(file).unwrap().matches("BEGIN").count()
     }
 
     /// Changes every Route.
@@ -228,7 +270,7 @@ fn asks(proxy: &DataPlane, origins: &[Origin; 2], turn: usize) -> Traffic {
     ledger.routes(HOST, origins[turn % 2].name());
     let others = (0..5).map(|number| Question::new(&format!("{number}.test"), "/", &["one"]));
     let questions: Vec<_> = [Question::moving(HOST, "/")].into_iter().chain(others).collect();
-    Traffic::start_at(RATE, ledger, proxy.http(), 2, &questions)
+    Traffic::start_at(RATE, ledger, proxy.http(), CLIENTS, &questions)
 }
 
 async fn joins(address: SocketAddr, dir: &TempDir, encrypted: bool) -> DataPlane {
@@ -266,9 +308,8 @@ async fn in_the_middle_of_a_first_full_sync() {
     stage.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_the_middle_of_a_batch() {
-    let mut stage = Stage::start(false, &[]).await;
+async fn in_a_batch(encrypted: bool) {
+    let mut stage = Stage::start(encrypted, &[]).await;
     for (at, fault) in FAULTS.into_iter().enumerate() {
         for place in [100, 60_000 + 20_000 * at as u64] {
             stage.relay.hold_after(Some(place));
@@ -278,6 +319,16 @@ async fn in_the_middle_of_a_batch() {
         }
     }
     stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_middle_of_a_batch() {
+    in_a_batch(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_middle_of_an_encrypted_batch() {
+    in_a_batch(true).await;
 }
 
 /// The proxy's state was offered by another process: digests of buckets show the differences.
@@ -299,6 +350,32 @@ async fn in_the_middle_of_an_inventory() {
     }
     let metrics = stage.control.metrics().await;
     assert!(metrics.sum_where("firth_control_starts", "mode", "inventory") > 0.0, "{metrics:?}");
+    stage.end().await;
+}
+
+/// The stream broke, and what changed since is in the log of the same process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_middle_of_a_resume_from_a_cursor() {
+    let mut stage = Stage::start(true, &[]).await;
+    for (at, fault) in FAULTS.into_iter().enumerate() {
+        // After the handshake, in the first chunk, and in a later one.
+        for place in [6_000, 60_000 + 20_000 * at as u64] {
+            let has = Some(stage.offered);
+            stage.relay.refuse(true);
+            stage.relay.cut();
+            stage.change_all();
+            stage.steady.serves(&format!("{}.test", MANY - 1), &path(stage.sort), "one").await;
+            let before = stage.cursor_starts().await;
+            stage.relay.hold_after(Some(place));
+            stage.relay.refuse(false);
+            eventually("it goes on from a cursor", || async {
+                let now = stage.cursor_starts().await;
+                if now > before { Ok(()) } else { Err(now) }
+            })
+            .await;
+            stage.suffers(fault, has, &format!("a resume after {place} bytes")).await;
+        }
+    }
     stage.end().await;
 }
 
@@ -349,22 +426,44 @@ async fn in_the_middle_of_an_enrolment() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_the_middle_of_a_renewal() {
     let mut stage = Stage::start(true, &["--certificate-life", "8s"]).await;
-    let issued = |control: &ControlPlane| control.log().matches("a certificate is issued").count();
     for fault in FAULTS {
-        // What the proxy that is not held is issued counts as well: it takes two.
-        let before = issued(&stage.control);
-        eventually("certificates are renewed", || async {
-            if issued(&stage.control) > before { Ok(()) } else { Err(before) }
-        })
-        .await;
-        stage.relay.hold_after(Some(0));
-        let before = issued(&stage.control);
-        eventually("one of them is on its way", || async {
-            if issued(&stage.control) > before + 1 { Ok(()) } else { Err(before) }
-        })
-        .await;
+        stage.holds_a_certificate().await;
         let has = Some(stage.offered);
         stage.suffers(fault, has, "a renewal").await;
     }
     stage.end().await;
+}
+
+/// In its first phase, in which the new root is believed and does not sign, and in the second.
+async fn in_a_rotation_of_the_authority(faults: [Fault; 2]) {
+    let mut stage = Stage::start(true, &["--certificate-life", "8s"]).await;
+    stage.rotates().await;
+    for (fault, phase) in faults.into_iter().zip(["the first", "the second"]) {
+        stage.holds_a_certificate().await;
+        // By the second one a slow machine may be through.
+        assert!(stage.roots() == 2 || phase != "the first", "a rotation is under way");
+        let has = Some(stage.offered);
+        stage.suffers(fault, has, &format!("{phase} phase of a rotation")).await;
+        // The new root signs after one and a half lives.
+        tokio::time::sleep(Duration::from_secs(6)).await;
+    }
+    eventually_within(Duration::from_secs(90), "the former root is gone", || async {
+        if stage.roots() == 1 { Ok(()) } else { Err(stage.control.log()) }
+    })
+    .await;
+    stage.edit(None);
+    for proxy in [&stage.steady, &stage.victim] {
+        stage.serves_soon(proxy, Instant::now(), true, "after the rotation").await;
+    }
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_middle_of_a_rotation_of_the_authority_where_the_control_plane_dies_and_the_proxy_stops() {
+    in_a_rotation_of_the_authority([Fault::ControlDies, Fault::ProxyStops]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_middle_of_a_rotation_of_the_authority_where_the_proxy_dies_and_the_control_plane_stops() {
+    in_a_rotation_of_the_authority([Fault::ProxyDies, Fault::ControlStops]).await;
 }

@@ -1,18 +1,22 @@
 //! Each fault between components, long enough for all backoffs to grow: none of 500 requests a second is lost
-//! meanwhile, and what changed meanwhile is served within 5 s of its end (`docs/adr/035-who-is-back-is-found-soon.md`).
+//! meanwhile, and what changed meanwhile is served within 5 s of its end (`docs/adr/035-who-is-back-is-found-soon.md`);
+//! where the stream is encrypted, as it is unless somebody asks for plaintext, after damage, too.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use integration_tests::cluster::{Authorization, Cluster};
 use integration_tests::faults::Relay;
+use integration_tests::identity::token;
 use integration_tests::process::Signal;
-use integration_tests::site::ingress;
+use integration_tests::site::{ingress, slice};
 use integration_tests::{
-    ClusterSite, ControlPlane, DataPlane, FolderSite, Ledger, Origin, Question, Source, Traffic,
-    eventually_within, ports,
+    ClusterSite, ControlPlane, DataPlane, Folder, FolderSite, Ledger, Origin, Question, Source, Traffic,
+    eventually_within, objects, ports,
 };
+use tempfile::TempDir;
 
 const RATE: u32 = 500;
 const CLIENTS: u32 = 4;
@@ -21,7 +25,9 @@ const HOST: &str = "a.test";
 const LASTS: Duration = Duration::from_secs(9);
 /// From the end of a fault.
 const SOON: Duration = Duration::from_secs(5);
-/// After a wrong state the next stream is opened later than after one that broke.
+/// How long a proxy or a control plane believes in a stream on which nothing comes.
+const SILENCE: Duration = Duration::from_secs(15);
+/// In plaintext: after a wrong state the next stream is opened later than after one that broke.
 const AFTER_WRONG_STATES: Duration = Duration::from_secs(15 + 5);
 
 /// Requests for a host that goes to one of two Services, whose endpoints stand still.
@@ -108,6 +114,107 @@ async fn a_proxy_is_back_within_five_seconds_of_any_fault_of_its_stream() {
     relay.delay(Duration::ZERO);
     watcher.is_seen_soon("a slow way").await;
     watcher.end(5).await;
+}
+
+/// What a damaged record breaks is the connection, and never a message.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_is_back_within_five_seconds_of_any_fault_of_its_encrypted_stream() {
+    let site = Encrypted::start().await;
+    let Encrypted { folder, relay, proxy, origins: [one, two], .. } = &site;
+    let mut watcher = Watcher::start(proxy, [one, two]);
+    let moves = |to: &str| folder.apply(&ingress("web", HOST, &[("/", to)]));
+
+    relay.damage(u64::MAX);
+    moves(watcher.next());
+    tokio::time::sleep(LASTS).await;
+    relay.damage(0);
+    watcher.is_seen_soon("a way that damages all that passes").await;
+
+    relay.stall(true);
+    moves(watcher.next());
+    tokio::time::sleep(2 * LASTS).await;
+    relay.stall(false);
+    watcher.is_seen_soon("a way on which nothing passes").await;
+
+    // Nothing says that this is over: the silence is found out, and the next stream brings what it missed.
+    relay.drop_existing();
+    moves(watcher.next());
+    watcher.is_seen_within(SILENCE + SOON, "a way that has forgotten the connection").await;
+
+    relay.refuse(true);
+    relay.cut();
+    moves(watcher.next());
+    tokio::time::sleep(LASTS).await;
+    relay.refuse(false);
+    watcher.is_seen_soon("connections that are refused").await;
+    watcher.end(5).await;
+}
+
+/// Each end in turn vanishes without a word to the other one, which still has its connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_encrypted_stream_of_which_only_one_end_is_left_is_given_up() {
+    let mut site = Encrypted::start().await;
+    let (relay, [one, two]) = (&site.relay, &site.origins);
+    let mut watcher = Watcher::start(&site.proxy, [one, two]);
+    relay.half_open(true);
+    site.control.kill();
+    site.folder.apply(&ingress("web", HOST, &[("/", watcher.next())]));
+    site.control.resume().await;
+    watcher.is_seen_within(SILENCE + SOON, "a control plane that is gone without a word").await;
+    watcher.end(1).await;
+
+    // Another one comes while the control plane has the stream of this one, which acknowledges nothing more.
+    site.proxy.kill();
+    site.folder.apply(&ingress("web", HOST, &[("/", "one")]));
+    let next = site.joins().await;
+    next.serves(HOST, "/", "one").await;
+    eventually_within(SILENCE + SOON, "the stream that is left is given up", || async {
+        let metrics = site.control.metrics().await;
+        let of = |state| metrics.sum_where("firth_control_proxies", "state", state);
+        let found = (of("in-sync"), of("behind"));
+        if found == (1.0, 0.0) { Ok(()) } else { Err(found) }
+    })
+    .await;
+}
+
+/// A control plane with an authority, and a proxy with a certificate, connected through a relay.
+struct Encrypted {
+    control: ControlPlane,
+    folder: Folder,
+    origins: [Origin; 2],
+    relay: Relay,
+    proxy: DataPlane,
+    dir: TempDir,
+}
+
+impl Encrypted {
+    async fn start() -> Self {
+        let dir = TempDir::new().unwrap();
+        let folder = FolderSite::folder(&[]);
+        let origins = ["one", "two"].map(|name| {
+            let origin = Origin::start(name);
+            folder.apply(&objects::service("default", name));
+            folder.apply(&slice(name, &[origin.address()]));
+            origin
+        });
+        folder.apply(&ingress("web", HOST, &[("/", "one")]));
+        let ca = dir.path().join("ca");
+        let flags = ["--ca-dir", ca.to_str().unwrap()];
+        let control = ControlPlane::start_with(&Source::folder(&folder), &flags).await;
+        let relay = Relay::start(control.listen()).await;
+        let proxy = joins(relay.address(), &dir).await;
+        proxy.serves(HOST, "/", "one").await;
+        Self { control, folder, origins, relay, proxy, dir }
+    }
+
+    async fn joins(&self) -> DataPlane {
+        joins(self.relay.address(), &self.dir).await
+    }
+}
+
+async fn joins(address: SocketAddr, dir: &TempDir) -> DataPlane {
+    let token = token(&dir.path().join("ca"), &[]).await;
+    DataPlane::start_with(address, &["--join", &token]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
