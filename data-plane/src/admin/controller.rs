@@ -162,14 +162,15 @@ fn lacking(table: &HostTable) -> BTreeMap<Box<str>, Lacks> {
     for host in table.iter() {
         for declared in host.paths() {
             let entry = &declared.entry;
-            let (service, endpoints) = match &entry.action {
-                Action::Backend(upstream) => {
+            let (service, endpoints) = match (&entry.action, entry.upstream()) {
+                (Action::DefaultBackend, _) => continue,
+                (_, None) if entry.service().is_empty() => continue,
+                (_, Some(upstream)) => {
                     let service =
                         upstream.cell.configured().is_some_and(|configured| configured.without_service);
                     (service, !service && upstream.cell.endpoints().list.is_empty())
                 }
-                Action::Unavailable => (false, true),
-                Action::DefaultBackend | Action::Denied(_) => continue,
+                (_, None) => (false, true),
             };
             let lacks = orphans.entry(entry.owner().into()).or_default();
             lacks.service |= service;

@@ -3,6 +3,7 @@
 //! **Invariant:** it is read-only, because configuration arrives only on the stream; and no private key is ever shown.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -11,7 +12,7 @@ use shared::policy::{Affinity, AffinityMode, BackendPolicy, LoadBalance, SameSit
 use shared::resource::{Backend, CATCH_ALL};
 
 use crate::table::policy::balancing::Balancing;
-use crate::table::{Action, BackendCell, DEFAULT_UPSTREAM, HostTable};
+use crate::table::{Action, BackendCell, DEFAULT_UPSTREAM, HostEntry, HostTable, PathEntry, Upstream};
 
 /// The page for a path below `/configuration`. As in ingress-nginx, a query is part of the name, except for
 /// certificates.
@@ -38,11 +39,19 @@ fn hostname(query: &str) -> Option<&str> {
     query.split('&').find_map(|pair| pair.strip_prefix("hostname=")).filter(|host| !host.is_empty())
 }
 
-/// The certificate of a host by its exact name, with its chain. Its key, which ingress-nginx shows, is omitted.
+/// The certificate of a host by its exact name, or by an alias that it covers, with its chain. Its key, which
+/// ingress-nginx shows, is omitted.
 fn certificate(table: &HostTable, host: &str) -> Option<Page> {
-    let certified = match host {
-        CATCH_ALL => table.certificate(None)?,
-        host => table.shown(table.iter().find(|entry| entry.name() == host)?)?.1,
+    let certified = match table.iter().find(|entry| entry.name() == host) {
+        _ if host == CATCH_ALL => table.certificate(None)?,
+        Some(entry) => table.shown(entry)?.1,
+        None => {
+            let has = |entry: &&HostEntry| {
+                entry.names().is_some_and(|names| names.configured().any(|alias| alias == host))
+            };
+            let (_, certified) = table.shown(table.iter().map(|entry| &**entry).find(has)?)?;
+            Some(certified).filter(|certified| certified.covers(host))?
+        }
     };
     let pem: String =
         certified.shown().cert.iter().map(|der| shared::pem::write("CERTIFICATE", der).to_string()).collect();
@@ -73,16 +82,19 @@ fn backends(table: &HostTable) -> Vec<Value> {
     for (host, declared) in &entries {
         let aliases = || host.names().into_iter().flat_map(|names| names.configured());
         for entry in declared.iter().map(|declared| &declared.entry) {
-            let (name, upstream) = match &entry.action {
-                Action::Backend(upstream) => (upstream.name().to_string(), Some(upstream)),
-                Action::Unavailable => (entry.upstream_name().to_string(), None),
-                Action::DefaultBackend | Action::Denied(_) => continue,
+            let upstream = entry.upstream();
+            let name = match (&entry.action, upstream) {
+                (Action::DefaultBackend, _) => continue,
+                (_, None) if entry.service().is_empty() => continue,
+                (_, Some(upstream)) => upstream.name().to_string(),
+                (_, None) => entry.upstream_name().to_string(),
             };
             let record = records.entry(name.clone()).or_default();
             record.is_main = true;
             record.ends_tls |= host.has_passthrough() && entry.declared() == "/";
             record.port.get_or_insert_with(|| entry.port());
-            if let Some(errors) = entry.errors().filter(|it| !it.cell.endpoints().list.is_empty()) {
+            let errors = entry.errors().filter(|_| has_stand_in(entry, upstream));
+            if let Some(errors) = errors.filter(|it| !it.cell.endpoints().list.is_empty()) {
                 stands_in.insert(errors.cell.name_in_place(), (name.clone(), &errors.cell));
             }
             if entry.issues_cookie() {
@@ -117,6 +129,14 @@ fn backends(table: &HostTable) -> Vec<Value> {
     }
     listed.insert(DEFAULT_UPSTREAM.into(), fallback(table));
     listed.into_values().collect()
+}
+
+/// Whether another backend is asked in place of this one: where it has no endpoints, or for errors that the location lists
+/// itself.
+fn has_stand_in(entry: &PathEntry, upstream: Option<&Arc<Upstream>>) -> bool {
+    let errors = &entry.policy.errors;
+    let is_idle = upstream.is_none_or(|upstream| upstream.cell.endpoints().list.is_empty());
+    is_idle || !errors.are_fleets && !errors.is_empty()
 }
 
 impl Record<'_> {
@@ -242,9 +262,11 @@ fn affinity(configured: Option<&Affinity>, locations: &BTreeMap<&str, Vec<&str>>
     let Some(configured) = configured else {
         return json!({ "name": "", "mode": "", "cookieSessionAffinity": { "name": "" } });
     };
+    // As it is configured: that the default is a balanced one is up to who reads this.
     let mode = match configured.mode() {
         AffinityMode::Persistent => "persistent",
-        AffinityMode::Balanced | AffinityMode::Unspecified => "balanced",
+        AffinityMode::Balanced => "balanced",
+        AffinityMode::Unspecified => "",
     };
     let same_site = match configured.same_site() {
         SameSite::None => "None",

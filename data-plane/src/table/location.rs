@@ -69,6 +69,8 @@ impl More {
 pub(in crate::table) struct Named {
     /// `None`: the default backend.
     pub(in crate::table) backend: Option<Arc<str>>,
+    /// The same, if it exists.
+    pub(in crate::table) upstream: Option<Arc<Upstream>>,
 }
 
 impl PathEntry {
@@ -159,6 +161,14 @@ impl PathEntry {
         match &self.action {
             Action::Backend(upstream) => Some(&upstream.cell.key),
             Action::DefaultBackend | Action::Denied(_) | Action::Unavailable => None,
+        }
+    }
+
+    /// The backend that it names, if that exists, whether requests are proxied to it or not.
+    pub fn upstream(&self) -> Option<&Arc<Upstream>> {
+        match &self.action {
+            Action::Backend(upstream) => Some(upstream),
+            _ => self.otherwise()?.upstream.as_ref(),
         }
     }
 

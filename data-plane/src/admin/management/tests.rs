@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use shared::entry::Entry;
-use shared::policy::{Canary, HostPolicy, LocationPolicy, TextList};
-use shared::resource::{Host, Resource, Tls};
+use shared::policy::{Canary, HostPolicy, LocationPolicy, StatusList, TextList};
+use shared::resource::{Denial, Host, Resource, Tls};
 
 use super::*;
 use crate::table::Writer;
@@ -84,7 +84,7 @@ fn upstreams_are_told_as_the_original_does() {
     assert_eq!(main["alternativeBackends"], json!(["ns-next-80"]));
     assert_eq!(
         main["sessionAffinityConfig"],
-        json!({ "name": "cookie", "mode": "balanced", "cookieSessionAffinity":
+        json!({ "name": "cookie", "mode": "", "cookieSessionAffinity":
             { "name": "INGRESSCOOKIE", "maxage": "60", "locations": { "a.test": ["/shop"] } } })
     );
     assert_eq!(
@@ -155,11 +155,24 @@ fn a_canary_is_told_with_the_affinity_that_it_has() {
     let of = |name: &str| records[name]["sessionAffinityConfig"].clone();
     assert_eq!(
         of("ns-next-80"),
-        json!({ "name": "cookie", "mode": "balanced", "cookieSessionAffinity":
+        json!({ "name": "cookie", "mode": "", "cookieSessionAffinity":
             { "name": "S", "locations": { "a.test": ["/a"], "b.test": ["/a"], "~^c[.]test$": ["/a"] } } })
     );
     assert_eq!(of("ns-next-80"), of("ns-a-80"));
     assert_eq!(of("ns-legacy-80")["name"], "");
+}
+
+/// Empty where no Ingress says it, as in ingress-nginx.
+#[test]
+fn the_mode_of_affinity_is_told_as_configured() {
+    for (mode, told) in [
+        (None, ""),
+        (Some(AffinityMode::Balanced), "balanced"),
+        (Some(AffinityMode::Persistent), "persistent"),
+    ] {
+        let configured = Affinity { name: "S".into(), mode: mode.map(Into::into), ..Affinity::default() };
+        assert_eq!(affinity(Some(&configured), &BTreeMap::new())["mode"], told);
+    }
 }
 
 /// As in ingress-nginx' controller: the addresses that it resolves to are each proxy's own affair.
@@ -184,24 +197,65 @@ fn default_backend_with_endpoints_has_a_record_of_its_own() {
     let policy = LocationPolicy { default_backend: Some("ns/errors/80".into()), ..LocationPolicy::default() };
     writer.replace_config(vec![
         host("a.test", None),
-        with_policy(&[("/", "ns/main/80")], policy),
+        with_policy(&[("/", "ns/main/80")], policy.clone()),
         backend("ns/main/80"),
         backend("ns/errors/80"),
     ]);
     let name = "custom-default-backend-ns-errors";
     assert_eq!(records(&writer).get(name), None);
     writer.apply_live(vec![slice("ns/errors-1", "ns/errors", &[7])], &[]);
+    let with_endpoints = records(&writer);
+    assert_eq!(with_endpoints[name]["endpoints"], json!([{ "address": "10.0.0.7", "port": "8080" }]));
+    assert_eq!(
+        (&with_endpoints[name]["port"], with_endpoints["ns-main-80"].get("endpoints")),
+        (&json!(80), None)
+    );
+    // Otherwise nobody asks it, unless the location lists errors.
+    writer.apply_live(vec![slice("ns/main-1", "ns/main", &[1])], &[]);
+    assert_eq!(records(&writer).get(name), None);
+    let listed = Some(StatusList { values: vec![404] });
+    let policy = LocationPolicy { custom_http_errors: listed, ..policy };
+    writer.apply_config(vec![with_policy(&[("/", "ns/main/80")], policy)], &[]);
+    assert!(records(&writer).contains_key(name));
+}
+
+/// In ingress-nginx, that a location is denied is not known where upstreams are made.
+#[test]
+fn the_upstream_of_what_is_denied_is_told() {
+    let mut writer = Writer::new();
+    let path = |path: &str, backend: Option<&str>| shared::resource::Path {
+        path: path.into(),
+        kind: shared::resource::PathType::Prefix,
+        backend: backend.map(Into::into),
+        after_exact: false,
+    };
+    let denied = shared::resource::Route {
+        paths: vec![path("/", Some("ns/main/80")), path("/none", None), path("/gone", Some("ns/gone/80"))],
+        denied: Some(Denial { reason: "no".into() }),
+        ..shared::resource::Route::default()
+    };
+    writer.replace_config(vec![
+        host("a.test", None),
+        entry("ingress/ns/web/a.test", Resource::Route(denied)),
+        backend("ns/main/80"),
+    ]);
+    writer.apply_live(vec![slice("ns/main-1", "ns/main", &[1])], &[]);
     let records = records(&writer);
-    assert_eq!(records[name]["endpoints"], json!([{ "address": "10.0.0.7", "port": "8080" }]));
-    assert_eq!((&records[name]["port"], records["ns-main-80"].get("endpoints")), (&json!(80), None));
+    assert!(records.keys().eq(["ns-gone-80", "ns-main-80", DEFAULT_UPSTREAM]), "{records:?}");
+    assert_eq!(records["ns-main-80"]["endpoints"], json!([{ "address": "10.0.0.1", "port": "8080" }]));
 }
 
 #[test]
 fn no_key_is_shown() {
     let mut writer = Writer::new();
-    let tls = Host { tls: Some(Tls { certificates: vec!["ns/a".into()] }), ..Host::default() };
+    let aliases = Some(TextList { values: vec!["other.test".into(), "c.test".into()] });
+    let tls = Host {
+        tls: Some(Tls { certificates: vec!["ns/a".into()] }),
+        policy: HostPolicy { aliases, ..HostPolicy::default() },
+        ..Host::default()
+    };
     writer.replace_config(vec![entry("a.test", Resource::Host(tls)), host("b.test", None)]);
-    let made = certificate(&["a.test"]);
+    let made = certificate(&["a.test", "c.test"]);
     writer.apply_live(vec![entry("ns/a", Resource::Certificate(made.clone()))], &[]);
     let table = writer.tables().current();
     let page = |query| {
@@ -211,8 +265,9 @@ fn no_key_is_shown() {
     let (status, pem) = page(Some("hostname=a.test"));
     assert_eq!(status, 200);
     assert_eq!(pem, *shared::pem::write("CERTIFICATE", &made.leaf));
+    assert_eq!(page(Some("hostname=c.test")), (status, pem), "an alias that it covers");
     assert_eq!(page(None), (400, "Hostname must be specified.".into()));
-    for other in ["hostname=b.test", "hostname=x.a.test", "hostname=A.test"] {
+    for other in ["hostname=b.test", "hostname=other.test", "hostname=x.a.test", "hostname=A.test"] {
         assert_eq!(page(Some(other)), (404, "No key associated with this hostname.".into()), "{other}");
     }
 }

@@ -238,12 +238,12 @@ impl Writer {
     ) -> PathEntry {
         let Spares { asks_nobody, stays_plain } = spares;
         let policy = &common.policy;
-        let action = match (&common.denied, common.has_host, proxied) {
+        let action = match (&common.denied, common.has_host, &proxied) {
             (_, false, _) => Action::Unavailable,
             (Some(reason), ..) => Action::Denied(Arc::clone(reason)),
             (None, _, None) => Action::DefaultBackend,
             (None, _, Some(None)) => Action::Unavailable,
-            (None, _, Some(Some(upstream))) => Action::Backend(upstream),
+            (None, _, Some(Some(upstream))) => Action::Backend(Arc::clone(upstream)),
         };
         // The control plane has checked this; it is for one that has not.
         let (action, rewritten) = match policy.rewrite.of(&path.path, path.kind) {
@@ -257,9 +257,8 @@ impl Writer {
         let backend = path.backend.as_ref();
         let named = match &action {
             Action::Backend(_) => None,
-            Action::Denied(_) | Action::Unavailable | Action::DefaultBackend => {
-                backend.map(|backend| Named { backend: Some(Arc::clone(backend)) })
-            }
+            Action::Denied(_) | Action::Unavailable | Action::DefaultBackend => backend
+                .map(|backend| Named { backend: Some(Arc::clone(backend)), upstream: proxied.flatten() }),
         };
         let basic = policy.auth.basic.as_ref().filter(|_| !asks_nobody);
         let users = basic.map(|basic| self.materials.users(&basic.users));

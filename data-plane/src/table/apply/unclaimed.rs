@@ -26,7 +26,7 @@ impl Config {
         let (key, backend) = self.backend(&settings.default_backend)?;
         let cell = cells.cell(key, Source::of(backend, &settings.backend_defaults));
         let upstream = Upstream { cell, sticky: None, balancing: Balancing::default(), alternative: None };
-        let named = Named { backend: None };
+        let named = Named { backend: None, upstream: None };
         Some(Arc::new(PathEntry {
             action: Action::Backend(Arc::new(upstream)),
             policy: Arc::new(policy(&settings.defaults)),
