@@ -134,17 +134,18 @@ fn what_a_snippet_says_is_no_error() {
 }
 
 #[test]
-fn others_pass_and_so_do_those_of_grpc_or_where_that_is_said() {
+fn others_pass_and_so_do_those_where_that_is_said() {
     let (origin, errors) = (answers("404 No"), answers("418 Teapot"));
     let other = proxy(&origin, &errors, listing(&[503]));
     assert_eq!(Client::new(other.http).get("/").status, 404);
     let said = LocationPolicy { disable_proxy_intercept_errors: Some(true), ..listing(&[404]) };
     let mut passing = proxy(&origin, &errors, said);
     assert_eq!(Client::new(passing.http).get("/").status, 404);
+    assert!(errors.seen().is_empty());
+    // It is the protocol of the backend that counts, and not what the client says of its body.
     let listed = proxy(&origin, &errors, listing(&[404]));
     let grpc = "GET / HTTP/1.1\r\nHost: a.test\r\nContent-Type: application/grpc\r\n\r\n";
-    assert_eq!(Client::new(listed.http).ask(grpc).status, 404);
-    assert!(errors.seen().is_empty());
+    assert_eq!(Client::new(listed.http).ask(grpc).status, 418);
     // As in ingress-nginx: where the fleet has a list, nothing switches it off for a location.
     let list =
         LocationPolicy { custom_http_errors: listing(&[503]).custom_http_errors, ..Default::default() };

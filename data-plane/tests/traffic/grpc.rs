@@ -10,12 +10,13 @@ use data_plane::local::{Budgets, Limits};
 use h2::server::SendResponse;
 use h2::{RecvStream, client, server};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use shared::policy::{BackendProtocol, LocationPolicy, TextList};
+use shared::policy::{BackendProtocol, LocationPolicy, StatusList, TextList};
 use shared::resource::{PathType, Resource, Route};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::backend_tls::server as tls_server;
+use super::errors::answers;
 use super::harness::*;
 
 /// Number of cancelled streams that the origin has seen.
@@ -90,6 +91,9 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) 
         head.headers_mut().insert("x-te", te.clone());
     }
     let path = request.uri().path().to_owned();
+    if path == "/missing" {
+        *head.status_mut() = StatusCode::NOT_FOUND;
+    }
     if path == "/own" {
         let own = [("server", "own"), ("x-accel-expires", "1"), ("x-own", "2"), ("x-hidden", "3")];
         for (name, value) in own {
@@ -477,4 +481,29 @@ fn what_an_endpoint_says_to_proxies_is_for_the_log_alone() {
         assert_eq!(proxy.log.text(), "2 3\n");
         proxy
     });
+}
+
+/// In nginx, `proxy_intercept_errors` has no effect on `grpc_pass`, whatever the request is.
+#[test]
+fn a_listed_status_of_an_endpoint_is_passed_on() {
+    let errors = answers("418 Teapot");
+    run(async {
+        let said = LocationPolicy {
+            custom_http_errors: Some(StatusList { values: vec![404] }),
+            default_backend: Some("ns/errors/80".into()),
+            ..LocationPolicy::default()
+        };
+        let mut proxy = proxy(&[echo(false).await], said, BackendProtocol::Grpc);
+        proxy.service("errors", Default::default());
+        proxy.endpoints("errors", &[errors.address]);
+        let mut sender = sender(&proxy).await;
+        for kind in ["application/json", "application/grpc"] {
+            let request =
+                Request::get("http://a.test/missing").header("content-type", kind).body(()).unwrap();
+            let (response, _) = sender.send_request(request, true).unwrap();
+            assert_eq!(response.await.unwrap().status(), StatusCode::NOT_FOUND, "{kind}");
+        }
+        proxy
+    });
+    assert!(errors.seen().is_empty());
 }

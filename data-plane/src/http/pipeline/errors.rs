@@ -82,7 +82,7 @@ enum Page<'t> {
 }
 
 fn page<'t>(exchange: &Exchange<'_>, location: &'t PathEntry, reply: &Reply) -> Option<Page<'t>> {
-    if signs_in(exchange, location, reply) {
+    if signs_in(location, reply) {
         return Some(Page::SignIn);
     }
     let errors = &location.policy.errors;
@@ -136,7 +136,7 @@ impl Challenges {
 fn instead<'t>(exchange: &Exchange<'_>, location: &'t PathEntry, reply: &Reply) -> Option<&'t Instead> {
     let errors = &location.policy.errors;
     let may_be = match is_backends(reply) {
-        true => errors.intercepts && location.spoken().is_http() && !send::is_grpc(exchange.head),
+        true => errors.intercepts && location.spoken().is_http(),
         false => reply.is_usual() && !is_for_want(exchange, location),
     };
     let is_hosts = exchange.header_scope == HeaderScope::Host;
@@ -162,18 +162,17 @@ fn is_for_want(exchange: &Exchange<'_>, location: &PathEntry) -> bool {
 }
 
 fn is_backends(reply: &Reply) -> bool {
-    matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_))
+    matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Call(_) | ReplyBody::Tunnel(_))
 }
 
 /// Whether this response of a backend redirects clients to the sign-in page. In nginx' configuration that precedes all
 /// error pages.
-fn signs_in(exchange: &Exchange<'_>, location: &PathEntry, reply: &Reply) -> bool {
+fn signs_in(location: &PathEntry, reply: &Reply) -> bool {
     reply.head.status == 401
         && location.policy.errors.intercepts
         && is_backends(reply)
         && location.signs_in()
         && location.spoken().is_http()
-        && !send::is_grpc(exchange.head)
 }
 
 /// Whether another response replaces this one.
@@ -183,10 +182,13 @@ fn is_replaced(exchange: &Exchange<'_>, location: &PathEntry, errors: &Errors, r
         return false;
     }
     let is_wanting = is_for_want(exchange, location);
-    // FastCGI and gRPC responses are not replaced (as in ingress-nginx).
-    let passes = !location.policy.errors.intercepts || !location.spoken().is_http();
-    let stays = if is_backends(reply) || is_wanting { passes } else { status < 400 };
-    !stays && !send::is_grpc(exchange.head)
+    let is_http = location.spoken().is_http();
+    // Responses of FastCGI and gRPC backends are not replaced (as in ingress-nginx), whatever was requested.
+    let passes = !location.policy.errors.intercepts || !is_http;
+    // Nor is a page of ours in a gRPC call.
+    let is_call = || !is_http && send::is_grpc(exchange.head);
+    let stays = if is_backends(reply) || is_wanting { passes } else { status < 400 || is_call() };
+    !stays
 }
 
 async fn in_place<B: RequestBody>(
