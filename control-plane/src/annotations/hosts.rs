@@ -35,7 +35,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Spec(BOOL, Effect::Sets(|to, it| to.host.passthrough = Some(it))),
         bad: Bad::Reject,
         default: "false",
-        doc: "With `--enable-ssl-passthrough`: TLS connections for the hosts go to the backend of `/` as they are, and other requests reach it over TLS, if the host's first Ingress says so. Without: no effect, TLS ends at the proxy",
+        doc: "With `--enable-ssl-passthrough`: TLS connections for the hosts go to the backend of `/` as they are, if the host's first Ingress says so; plain requests reach it as `backend-protocol` says. Without: no effect, TLS ends at the proxy",
         harmless: true,
         ..Row::NEW
     },

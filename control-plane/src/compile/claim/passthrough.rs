@@ -10,35 +10,25 @@ use crate::problem::{Fault, Severity};
 
 /// Applies the flag to the annotations, and returns the fault to report.
 ///
-/// With the flag, TLS of the hosts ends at the backend, and plaintext requests are sent there over TLS. Without it the
-/// annotation has no effect, as in ingress-nginx: TLS ends at the proxy, and `backend-protocol` alone says how the
-/// backend is spoken to.
+/// With the flag, TLS of the hosts ends at the backend of `/`. Without it the annotation has no effect, as in
+/// ingress-nginx: TLS ends at the proxy. In both cases `backend-protocol` alone says how backends are spoken to
+/// otherwise: most paths of a host lead to others than the one that TLS is passed to.
 pub(super) fn settle(parsed: Arc<Parsed>, fleet: &OfFleet) -> (Arc<Parsed>, Option<Fault>) {
-    if parsed.serving.host.passthrough != Some(true) {
+    if parsed.serving.host.passthrough != Some(true) || fleet.passes_tls {
         return (parsed, None);
     }
     let mut settled = Parsed::clone(&parsed);
     let serving = &mut settled.serving;
-    let protocol = serving.location.backend_protocol.map(|_| serving.location.backend_protocol());
-    let fault = match (fleet.passes_tls, protocol) {
-        (true, Some(BackendProtocol::Grpcs | BackendProtocol::Fcgi)) => None,
-        (true, _) => {
-            serving.location.backend_protocol = Some(BackendProtocol::Https.into());
-            None
-        }
-        (false, protocol) => {
-            serving.host.passthrough = None;
-            let over = match protocol {
-                Some(BackendProtocol::Https | BackendProtocol::Grpcs) => "",
-                _ => ", and the backend is spoken to without TLS, as backend-protocol says",
-            };
-            let reason = format!(
-                "has no effect, as in ingress-nginx without --enable-ssl-passthrough: TLS ends at the proxy{over}"
-            );
-            Some(Fault::new(Severity::Warning, field("ssl-passthrough"), reason))
-        }
+    serving.host.passthrough = None;
+    let over = match serving.location.backend_protocol() {
+        BackendProtocol::Https | BackendProtocol::Grpcs => "",
+        _ => ", and the backend is spoken to without TLS, as backend-protocol says",
     };
-    (Arc::new(settled), fault)
+    let reason = format!(
+        "has no effect, as in ingress-nginx without --enable-ssl-passthrough: TLS ends at the proxy{over}"
+    );
+    let fault = Fault::new(Severity::Warning, field("ssl-passthrough"), reason);
+    (Arc::new(settled), Some(fault))
 }
 
 #[cfg(test)]
@@ -71,21 +61,12 @@ mod tests {
     }
 
     #[test]
-    fn with_the_flag_what_comes_in_plain_goes_on_over_tls() {
-        use BackendProtocol::{Fcgi, Grpcs, Https};
-        for (protocol, spoken) in [
-            ("", Https),
-            ("HTTP", Https),
-            ("AUTO_HTTP", Https),
-            ("GRPC", Https),
-            ("GRPCS", Grpcs),
-            ("FCGI", Fcgi),
-        ] {
+    fn with_the_flag_what_comes_in_plain_goes_on_as_the_protocol_says() {
+        for protocol in ["", "HTTP", "HTTPS", "AUTO_HTTP", "GRPC", "GRPCS", "FCGI"] {
             let (it, faults) = settled(true, &[("backend-protocol", protocol), ("ssl-passthrough", "true")]);
+            let (plain, _) = settled(true, &[("backend-protocol", protocol)]);
             assert_eq!((it.serving.host.passthrough, faults), (Some(true), 0));
-            assert_eq!(it.serving.location.backend_protocol(), spoken, "{protocol}");
+            assert_eq!(it.serving.location, plain.serving.location, "{protocol}");
         }
-        let (it, _) = settled(true, &[("ssl-passthrough", "false")]);
-        assert_eq!(it.serving.location.backend_protocol, None);
     }
 }

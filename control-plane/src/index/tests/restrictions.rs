@@ -104,6 +104,14 @@ fn passthrough_is_what_the_first_ingress_of_a_host_says() {
         world.apply(with("early", 1, "/", early));
         let Some(Resource::Host(host)) = world.get(Kind::Host, "a.test") else { panic!("no host") };
         assert_eq!((host.denied, host.policy.passthrough), (None, expected), "{passes_tls} {early} {late}");
+        // Other backends than that of "/" may be spoken to in plain HTTP, here as without it.
+        for name in ["early", "late"] {
+            let Some(Resource::Route(it)) = world.get(Kind::Route, &format!("ingress/default/{name}/a.test"))
+            else {
+                panic!("no Route of {name}")
+            };
+            assert_eq!(it.policy.backend_protocol, None, "{passes_tls} {early} {late}");
+        }
         let warned = |name| world.reasons(name).iter().any(|reason| reason.contains("has no effect"));
         assert_eq!(
             [warned("early"), warned("late")],
