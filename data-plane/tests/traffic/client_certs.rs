@@ -414,12 +414,20 @@ fn unverified_client_is_redirected_to_the_error_page() {
         assert_eq!([seen.all("content-length"), seen.all("transfer-encoding")], [[""; 0]; 2]);
     }
     assert_eq!(origin.seen().len(), 5);
+    // Its backend is told why, as in nginx.
+    let strange = Authority::new("other").leaf("eve", &[]);
+    for (own, verify, subject) in [(None, "NONE", ""), (Some(&strange), "FAILED:", "CN=eve")] {
+        assert_eq!(Secure::new(&proxy, &client(own), "a.test").ask("a.test", "").0, 200);
+        let seen = origin.seen().pop().unwrap();
+        assert!(seen.all("ssl-client-verify").concat().starts_with(verify), "{}", seen.head);
+        assert_eq!(seen.all("ssl-client-subject-dn").concat(), subject);
+    }
     // It is subject to the name rule.
     let named = ClientCertificates { match_cn: "CN=alice$".into(), ..page("/no.html") };
     proxy.config(vec![("a.test", host(Some(named), false))]);
     let (status, answer) = Secure::new(&proxy, &client(None), "a.test").ask("a.test", "");
     assert!(status == 403 && answer.ends_with("client certificate unauthorized"), "{answer}");
-    assert_eq!(origin.seen().len(), 5);
+    assert_eq!(origin.seen().len(), 7);
 }
 
 /// Custom headers may use variables about the connection, and about the certificate presented to that very host.

@@ -29,8 +29,8 @@ pub(super) enum Judged {
     NotAsked,
     /// It passes, as far as its connection allows.
     Passes(Box<Passes>),
-    /// It gets this path of the host instead of what it requested.
-    Page(Box<str>),
+    /// It gets this path of the host instead of what it requested. The backend is told why.
+    Page(Box<str>, Box<Passes>),
     /// It is refused.
     Refused(ClientRefusal),
 }
@@ -59,7 +59,7 @@ impl ClientRefusal {
     }
 }
 
-/// A client that passes.
+/// A client that passes, or gets a page of the host.
 #[derive(Debug, Default)]
 pub(super) struct Passes {
     /// The headers for backends.
@@ -104,11 +104,12 @@ pub(super) fn judge(host: &HostEntry, peer: &Peer) -> Judged {
         (Verification::On | Verification::Optional, Some(Err(_))) => false,
     };
     let lets_in = policy.lets_in(shown.map_or(&b""[..], |it| &it.subject[..]));
+    let told = || Box::new(Passes { headers: backend_headers(asked, shown), is_blind: false });
     match &policy.error_page {
         _ if passes => {}
         ErrorPage::Url(url) => return Judged::Refused(ClientRefusal::Elsewhere(url.clone())),
         // nginx asks for the page as for any other path of the host, so that it is subject to the same name rule.
-        ErrorPage::Path(path) if lets_in => return Judged::Page(path.clone()),
+        ErrorPage::Path(path) if lets_in => return Judged::Page(path.clone(), told()),
         ErrorPage::Path(_) => {}
         ErrorPage::None => {
             let bad = if shown.is_some() { Bad::Certificate } else { Bad::NoCertificate };
@@ -118,7 +119,7 @@ pub(super) fn judge(host: &HostEntry, peer: &Peer) -> Judged {
     if !lets_in {
         return Judged::Refused(ClientRefusal::Name);
     }
-    Judged::Passes(Box::new(Passes { headers: backend_headers(asked, shown), is_blind: false }))
+    Judged::Passes(told())
 }
 
 /// The headers for a backend, with the values of nginx' variables.

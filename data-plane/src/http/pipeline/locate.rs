@@ -320,12 +320,12 @@ fn admit(
     match ask.host.map_or(Judged::NotAsked, |host| certificates::judge(host, ask.call.peer)) {
         Judged::NotAsked => (find(table, ask, normal), None, None),
         Judged::Passes(passes) => (find(table, ask, normal), Some(passes), None),
-        Judged::Page(page) => {
+        Judged::Page(page, passes) => {
             let found = match path::normalise(page.as_bytes()) {
                 Ok(normal) => find(table, &Ask { raw: page.as_bytes(), query: None, ..*ask }, &normal),
                 Err(_) => RouteOutcome::Own(Own::Ambiguous),
             };
-            (found, None, Some(page))
+            (found, Some(passes), Some(page))
         }
         Judged::Refused(why) => {
             let shown = if why.is_hosts() { Shown::by(table, ask.client) } else { Shown::Itself };
