@@ -10,11 +10,13 @@ use data_plane::local::{Budgets, Limits};
 use h2::server::SendResponse;
 use h2::{RecvStream, client, server};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use shared::policy::{BackendProtocol, LocationPolicy, StatusList, TextList};
-use shared::resource::{PathType, Resource, Route};
+use shared::policy::{BackendProtocol, BackendTls, HostPolicy, LocationPolicy, StatusList, TextList};
+use shared::resource::{Host, PathType, Resource, Route};
+use test_kit::certificates::Authority;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::authority::identity;
 use super::backend_tls::server as tls_server;
 use super::errors::answers;
 use super::harness::*;
@@ -506,4 +508,32 @@ fn a_listed_status_of_an_endpoint_is_passed_on() {
         proxy
     });
     assert!(errors.seen().is_empty());
+}
+
+/// What is said of the whole host is that of another Ingress: nginx has nothing of the kind for gRPC.
+#[test]
+fn an_endpoint_is_verified_only_if_its_own_location_says_so() {
+    const KEY: &str = "ns/ca/proxy-ssl";
+    run(async {
+        let mut proxies = Vec::new();
+        for (is_own, status) in [(false, StatusCode::OK), (true, StatusCode::BAD_GATEWAY)] {
+            let verified = BackendTls {
+                material: KEY.into(),
+                verify: true,
+                name: "pod.test".into(),
+                ..BackendTls::default()
+            };
+            let own = is_own.then(|| verified.clone());
+            let said = LocationPolicy { backend_tls: own, ..LocationPolicy::default() };
+            let mut proxy = proxy(&[echo(true).await], said, BackendProtocol::Grpcs);
+            proxy.live(KEY, identity(Some(&Authority::new("one")), None));
+            let policy = HostPolicy { backend_tls: Some(verified), ..HostPolicy::default() };
+            proxy.config(vec![("a.test", Resource::Host(Host { policy, ..Host::default() }))]);
+            let mut sender = sender(&proxy).await;
+            let (response, _) = sender.send_request(call("/x"), true).unwrap();
+            assert_eq!(response.await.unwrap().status(), status);
+            proxies.push(proxy);
+        }
+        proxies
+    });
 }

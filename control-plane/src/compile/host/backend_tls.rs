@@ -63,7 +63,7 @@ impl Claims {
         if self.mixes_tls(claim, policy) {
             return Some(Denial { reason: MIXED.to_owned() });
         }
-        if policy.backend_tls.is_some() && !claim.is_without_authorities() {
+        if policy.backend_tls.is_some() && !claim.is_without_authorities() || is_grpcs(policy) {
             return None;
         }
         match self.shared_backend_tls()? {
@@ -83,8 +83,16 @@ const MIXED: &str = "proxy_ssl_ of a snippet beside other settings for TLS to th
 
 /// Whether requests may be sent to endpoints over TLS.
 fn is_over_tls(policy: &LocationPolicy) -> bool {
-    let protocol = policy.backend_protocol.and_then(|number| BackendProtocol::try_from(number).ok());
-    matches!(protocol, Some(BackendProtocol::Https | BackendProtocol::Grpcs | BackendProtocol::AutoHttp))
+    matches!(
+        policy.backend_protocol(),
+        BackendProtocol::Https | BackendProtocol::Grpcs | BackendProtocol::AutoHttp
+    )
+}
+
+/// Whether they are calls over TLS, of which nothing is said for a whole host: what nginx has for that has no effect on
+/// `grpc_pass`.
+fn is_grpcs(policy: &LocationPolicy) -> bool {
+    policy.backend_protocol() == BackendProtocol::Grpcs
 }
 
 /// Whether its TLS settings may be those of a host. A canary without the authorities that it names shuts no path of the

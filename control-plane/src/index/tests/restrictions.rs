@@ -206,6 +206,37 @@ fn whose_secret_has_no_authorities_follows_its_host() {
     assert_eq!(own(&world), (Some("default/pair/proxy-ssl".into()), false));
 }
 
+/// What nginx says of TLS for a whole host has no effect on `grpc_pass`.
+#[test]
+fn grpcs_follows_its_own_ingress_alone() {
+    let tls = |name: &str, at| {
+        let it = ingress(name).at(at).annotation("backend-protocol", "GRPCS");
+        it.rule("a.test", &[(&format!("/{name}"), "x")])
+    };
+    let verified = |it: Ing, secret: &str| {
+        let it = it.annotation("proxy-ssl-secret", &format!("default/{secret}"));
+        it.annotation("proxy-ssl-verify", "on").annotation("proxy-ssl-name", "x.test")
+    };
+    let mut world = World::default();
+    world.apply(verified(tls("first", 1), "ca"));
+    world.apply(tls("other", 2));
+    world.apply(tls("blind", 3).annotation("proxy-ssl-secret", "default/pair"));
+    world.apply(secret("pair", 0));
+    let own =
+        |world: &World, name: &str| match world.get(Kind::Route, &format!("ingress/default/{name}/a.test")) {
+            Some(Resource::Route(it)) => {
+                (it.policy.backend_tls.map(|it| (it.material, it.verify)), it.denied.is_some())
+            }
+            other => panic!("{other:?}"),
+        };
+    let blind = (Some(("default/pair/proxy-ssl".into(), false)), false);
+    assert!(own(&world, "first").1, "it cannot be verified");
+    assert_eq!((own(&world, "other"), own(&world, "blind")), ((None, false), blind.clone()));
+    world.apply(authorities("ca"));
+    assert_eq!(own(&world, "first"), (Some(("default/ca/proxy-ssl".into(), true)), false));
+    assert_eq!((own(&world, "other"), own(&world, "blind")), ((None, false), blind));
+}
+
 /// ingress-nginx reads it of canaries, too, since it is about the host and not about their paths.
 #[test]
 fn a_canary_asks_the_clients_of_its_host_for_certificates() {

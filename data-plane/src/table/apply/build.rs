@@ -22,8 +22,9 @@ use crate::table::location::{More, Named};
 use crate::table::policy::Policy;
 use crate::table::policy::backend_tls::BackendTlsConfig;
 use crate::table::policy::certificates::Certificates;
+use crate::table::policy::protocol::Spoken;
 use crate::table::policy::shortcuts::Shortcuts;
-use crate::table::{BackendTls, MaterialCell};
+use crate::table::{BackendTls, MaterialCell, Protocol};
 
 /// What the fleet's lists of locations spare a location.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -201,10 +202,14 @@ impl Writer {
         Common { key: Arc::clone(key), policy, denied, has_host, counts, errors, backend_tls }
     }
 
-    /// TLS settings towards endpoints: the location's, else its host's.
+    /// TLS settings towards endpoints: the location's, else its host's. Those of gRPC are the location's alone: in nginx,
+    /// what applies to the host has no effect on `grpc_pass`.
     fn backend_tls(&mut self, policy: &Policy, host: Option<&Host>) -> Option<Arc<MaterialCell<BackendTls>>> {
         if let Some(configured) = &policy.backend_tls {
             return Some(self.materials.backend_tls(configured));
+        }
+        if policy.spoken == Spoken::Always(Protocol::Grpcs) {
+            return None;
         }
         // Settings that do not compile were refused on arrival.
         let configured = BackendTlsConfig::compile(host?.policy.backend_tls.as_ref()).ok()?;
