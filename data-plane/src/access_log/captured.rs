@@ -2,9 +2,6 @@
 
 use smallvec::SmallVec;
 
-/// Maximum number of bytes saved per value; a head is not longer.
-const LONGEST: usize = 64 * 1024;
-
 /// Values in the order of the format's asks, concatenated in one buffer. No memory is allocated while there are none.
 #[derive(Debug, Default)]
 pub struct Captured {
@@ -14,11 +11,14 @@ pub struct Captured {
 }
 
 impl Captured {
+    /// Maximum number of bytes saved per value; a head is not longer, and no more is logged of a body.
+    pub const LONGEST: usize = 64 * 1024;
+
     /// Adds the next one: `put` appends it, and returns whether there is a value.
     pub fn put(&mut self, put: impl FnOnce(&mut Vec<u8>) -> bool) {
         let start = self.bytes.len();
         let is_there = put(&mut self.bytes);
-        self.bytes.truncate(start + LONGEST);
+        self.bytes.truncate(start + Self::LONGEST);
         self.ends.push((self.bytes.len() as u32, is_there));
     }
 
@@ -60,10 +60,10 @@ mod tests {
     #[test]
     fn each_value_has_its_room() {
         let mut captured = Captured::default();
-        put(&mut captured, &"a".repeat(LONGEST + 1));
+        put(&mut captured, &"a".repeat(Captured::LONGEST + 1));
         captured.put(|_| false);
         put(&mut captured, "b");
-        assert_eq!(captured.get(0).map(<[u8]>::len), Some(LONGEST));
+        assert_eq!(captured.get(0).map(<[u8]>::len), Some(Captured::LONGEST));
         assert_eq!((captured.get(1), captured.get(2), captured.get(3)), (None, Some(&b"b"[..]), None));
     }
 

@@ -30,6 +30,8 @@ enum Step {
 pub enum Ask {
     /// Before the head is changed for a backend.
     OfHead(Variable),
+    /// The request's body, before it is sent to a backend.
+    Body,
     /// A header of a backend's response, before it is changed for the client.
     Came(Box<str>),
     /// A cookie set by the backend's response.
@@ -152,6 +154,7 @@ impl Ask {
         Some(match value {
             Value::OfHead(variable) => Self::OfHead(variable.clone()),
             Value::OfAnswer(variable) => Self::OfAnswer(variable.clone()),
+            Value::Body => Self::Body,
             Value::Came(name) => Self::Came(name.clone()),
             Value::CameCookie(name) => Self::CameCookie(name.clone()),
             Value::Sent(name) => Self::Sent(name.clone()),
@@ -162,9 +165,10 @@ impl Ask {
     fn moment(&self) -> u8 {
         match self {
             Self::OfHead(_) => 0,
-            Self::Came(_) | Self::CameCookie(_) => 1,
-            Self::OfAnswer(_) => 2,
-            Self::Sent(_) => 3,
+            Self::Body => 1,
+            Self::Came(_) | Self::CameCookie(_) => 2,
+            Self::OfAnswer(_) => 3,
+            Self::Sent(_) => 4,
         }
     }
 }

@@ -171,6 +171,24 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         Some(Box::new(Kept { source, place: 0 }))
     }
 
+    /// Appends at most so many bytes of a body that is completely in memory and no `longer`; `false`: it is not, or there is
+    /// none.
+    pub(crate) fn append_to(&self, out: &mut Vec<u8>, (most, longer): (usize, usize)) -> bool {
+        let Self::Whole { pieces, rest: None, .. } = self else { return false };
+        let length: usize = pieces.iter().map(Bytes::len).sum();
+        if !(1..=longer).contains(&length) {
+            return false;
+        }
+        let mut room = most.min(length);
+        out.reserve_exact(room);
+        for piece in pieces {
+            let part = &piece[..room.min(piece.len())];
+            out.extend_from_slice(part);
+            room -= part.len();
+        }
+        true
+    }
+
     /// Bytes that it holds in memory and on disk; `None` if it is streamed or in a pipe.
     pub(crate) fn held(&self) -> Option<(usize, usize)> {
         match self {

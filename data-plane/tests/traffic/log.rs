@@ -353,6 +353,28 @@ fn a_line_is_made_of_what_the_fleet_says() {
     );
 }
 
+/// As in nginx: one that is longer than its buffer, is streamed, or is sent to nobody has none.
+#[test]
+fn a_line_has_a_body_that_was_in_memory() {
+    let post = |path: &str, body: &str| {
+        let length = body.len();
+        format!("POST {path} HTTP/1.1\r\nHost: a.test\r\nContent-Length: {length}\r\n\r\n{body}")
+    };
+    let chunks = "POST /echo HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n\
+                  2\r\na\"\r\n3\r\nb\nc\r\n0\r\n\r\n";
+    let requests = [
+        post("/echo", "a=1"),
+        chunks.to_owned(),
+        post("/echo", &"x".repeat(70_000)),
+        post("/echo", ""),
+        post("/nowhere", "a=1"),
+    ];
+    assert_eq!(
+        logged("$status $request_body", (false, false), &requests.each_ref().map(|it| &**it)),
+        ["201 a=1", r"201 a\x22b\x0Ac", "201 -", "201 -", "404 -"]
+    );
+}
+
 /// As in ingress-nginx: no other id is made up for the log.
 #[test]
 fn the_id_in_the_log_is_the_one_that_the_endpoint_was_told() {

@@ -1,6 +1,9 @@
 //! Trace context that backends get (`enable-opentelemetry`).
 
+use std::time::Duration;
+
 use shared::policy::LocationPolicy;
+use shared::resource::{Resource, Settings};
 
 use super::harness::*;
 
@@ -35,4 +38,26 @@ fn a_backend_is_told_a_trace_where_its_location_says_so() {
     }
     assert_eq!(told("/off", ""), [""; 0]);
     assert_eq!(told("/off", &sent), [CLIENTS], "the client's own, as any header");
+}
+
+#[test]
+fn the_log_has_the_trace_that_the_backend_was_told() {
+    let origin = Origin::says("in");
+    let on = LocationPolicy { enable_opentelemetry: Some(true), ..LocationPolicy::default() };
+    let mut proxy = Proxy::start();
+    proxy.policies(false, &[("/on", on), ("/off", LocationPolicy::default())]);
+    for service in ["on", "off"] {
+        proxy.endpoints(service, &[origin.address]);
+    }
+    let format = "$opentelemetry_context_traceparent 00-$opentelemetry_trace_id-$opentelemetry_span_id-01";
+    let defaults = LocationPolicy { log_format_upstream: Some(format.to_owned()), ..Default::default() };
+    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let mut client = Client::new(proxy.http);
+    for path in ["/on", "/off"] {
+        assert_eq!(client.get(path).status, 200);
+    }
+    drop(client);
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    let told = origin.seen()[0].all("traceparent").concat();
+    assert_eq!(log.lines().collect::<Vec<_>>(), [&format!("{told} {told}"), "- 00-----01"]);
 }

@@ -104,6 +104,14 @@ pub enum Value {
     UpstreamReceived,
     /// `$nginx_version`: the proxy's own.
     Version,
+    /// `$opentelemetry_context_traceparent`: the trace context that the backend was told.
+    TraceParent,
+    /// `$opentelemetry_trace_id` of it.
+    TraceId,
+    /// `$opentelemetry_span_id` of it.
+    SpanId,
+    /// `$request_body`, if it was in memory when it was sent to the backend.
+    Body,
     /// It never has a value here: of a feature that does not exist, or defined by a snippet in nginx.
     Missing,
 }
@@ -238,6 +246,10 @@ impl Value {
             "hostname" => Self::Hostname,
             "pid" => Self::Pid,
             "nginx_version" => Self::Version,
+            "opentelemetry_context_traceparent" => Self::TraceParent,
+            "opentelemetry_trace_id" => Self::TraceId,
+            "opentelemetry_span_id" => Self::SpanId,
+            "request_body" => Self::Body,
             _ => return None,
         })
     }

@@ -63,9 +63,7 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
         fields.remove(Known::XForwardedPrefix);
         fields.add(Known::XForwardedPrefix, prefix);
     }
-    if let Some(tracing) = &location.policy.tracing {
-        trace::tell(fields, tracing);
-    }
+    exchange.info.trace = location.policy.tracing.as_ref().map(|tracing| trace::tell(fields, tracing));
     fields.replace_each(&set);
     if let Some(list) = list {
         fields.add(Known::XForwardedFor, list);

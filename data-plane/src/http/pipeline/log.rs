@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::basic;
+use super::trace::Told;
 use crate::access_log::{Captured, Format};
 use crate::codec::error::Kind;
 use crate::codec::head::{Known, RequestHead, Version};
@@ -96,6 +97,8 @@ pub(crate) struct RequestInfo {
     pub(crate) id: OnceCell<Bytes>,
     /// Its id that no client chooses, from when it is first asked for: the same unless the client sent one.
     own_id: OnceCell<Bytes>,
+    /// The trace context that the backend was told.
+    pub(super) trace: Option<Told>,
     /// Whether it is not logged.
     pub(crate) silent: bool,
     /// The endpoints that were tried.
@@ -171,6 +174,7 @@ impl RequestRecord {
                 user: None,
                 id: OnceCell::new(),
                 own_id: OnceCell::new(),
+                trace: None,
                 silent: false,
                 attempts: Attempts::default(),
                 place: 1,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 use super::affinity::Session;
-use super::{Call, Exchange, HeaderScope, errors, failures, forwarded, mirror};
+use super::{Call, Exchange, HeaderScope, errors, failures, forwarded, log, mirror};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{BodyWriter, write_request};
@@ -94,6 +94,7 @@ async fn attempt<B: RequestBody>(
     let location = exchange.location().filter(|_| exchange.header_scope != HeaderScope::Errors);
     exchange.head.as_http10 = location.is_some_and(|location| location.policy.is_http10);
     let (mut payload, framing) = prepare(exchange, body).await?;
+    log::capture::of_body(exchange, &payload);
     if mirror::of(exchange).is_some() {
         mirror::copy(exchange, &payload, framing);
     }

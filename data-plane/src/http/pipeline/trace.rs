@@ -19,8 +19,30 @@ struct Parent {
     sampled: bool,
 }
 
+/// The `traceparent` that a backend was told.
+#[derive(Debug)]
+pub(super) struct Told(Box<str>);
+
+impl Told {
+    pub(super) fn parent(&self) -> &str {
+        &self.0
+    }
+
+    pub(super) fn trace(&self) -> &str {
+        self.part(1)
+    }
+
+    pub(super) fn span(&self) -> &str {
+        self.part(2)
+    }
+
+    fn part(&self, number: usize) -> &str {
+        self.0.split('-').nth(number).unwrap_or_default()
+    }
+}
+
 /// Sets the trace context of a request: the client's with a new span, if that is trusted and valid, else a new trace.
-pub(super) fn tell(fields: &mut Fields, tracing: &Tracing) {
+pub(super) fn tell(fields: &mut Fields, tracing: &Tracing) -> Told {
     let parent = fields.joined(PARENT).filter(|_| tracing.trusts).and_then(|text| Parent::read(&text));
     let trace = parent.map_or_else(|| some(|| fastrand::u128(..)), |parent| parent.trace);
     let sampled = match parent {
@@ -32,7 +54,9 @@ pub(super) fn tell(fields: &mut Fields, tracing: &Tracing) {
         fields.remove(STATE);
     }
     let span = some(|| u128::from(fastrand::u64(..)));
-    fields.set(PARENT, format!("00-{trace:032x}-{span:016x}-{:02x}", u8::from(sampled)));
+    let told = format!("00-{trace:032x}-{span:016x}-{:02x}", u8::from(sampled));
+    fields.set(PARENT, &told);
+    Told(told.into())
 }
 
 /// A nonzero number, because zero is not a valid id.

@@ -8,9 +8,11 @@ use shared::template::Variable;
 
 use super::unread::Unread;
 use crate::access_log::{Ask, Captured, Format};
+use crate::codec::body::RequestBody;
 use crate::codec::head::{FieldName, Fields, Known, OfVariable};
 use crate::http::pipeline::{Exchange, pick, variables};
 use crate::http::reply::{Reply, ReplyBody};
+use crate::upstream::payload::Payload;
 
 /// Before the head is changed for a backend: stores the format, and saves values of the head.
 pub(in crate::http::pipeline) fn of_head(exchange: &mut Exchange<'_>, format: Option<Arc<Format>>) {
@@ -39,6 +41,17 @@ pub(super) fn of_unread(unread: &Unread, format: &Format) -> Captured {
     captured
 }
 
+/// Before the body is sent to a backend: saves it where nginx has it in memory.
+pub(in crate::http::pipeline) fn of_body<B: RequestBody>(
+    exchange: &mut Exchange<'_>,
+    payload: &Payload<'_, B>,
+) {
+    keep(exchange, |exchange, ask, out| match ask {
+        Ask::Body => Some(payload.append_to(out, (Captured::LONGEST, exchange.sizes.buffer))),
+        _ => None,
+    });
+}
+
 /// Before a response is changed for the client: saves values of the backend's response.
 pub(in crate::http::pipeline) fn of_backend(exchange: &mut Exchange<'_>, reply: &Reply) {
     let fields = &reply.head.fields;
@@ -46,8 +59,8 @@ pub(in crate::http::pipeline) fn of_backend(exchange: &mut Exchange<'_>, reply: 
     keep(exchange, |_, ask, out| match ask {
         Ask::Came(name) => Some(came && field(fields, OfVariable(name), out)),
         Ask::CameCookie(name) => Some(came && cookie(fields, name, out)),
-        // There was no location, so the values of the head are lost.
-        Ask::OfHead(_) => Some(false),
+        // There was no location, so the values of the head are lost; or no backend was sent a body.
+        Ask::OfHead(_) | Ask::Body => Some(false),
         _ => None,
     });
 }

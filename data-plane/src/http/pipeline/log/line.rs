@@ -53,6 +53,9 @@ impl Source for Ended<'_> {
             Value::Hostname => text(variables::hostname().as_bytes(), out),
             Value::Pid => number(std::process::id().into(), out),
             Value::Version => text(VERSION.as_bytes(), out),
+            Value::TraceParent => info.trace.as_ref().is_some_and(|it| text(it.parent().as_bytes(), out)),
+            Value::TraceId => info.trace.as_ref().is_some_and(|it| text(it.trace().as_bytes(), out)),
+            Value::SpanId => info.trace.as_ref().is_some_and(|it| text(it.span().as_bytes(), out)),
             Value::Missing => false,
             other => {
                 self.of_head(other, out)
