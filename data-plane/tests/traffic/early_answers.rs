@@ -20,7 +20,7 @@ fn streaming() -> Limits {
 }
 
 /// Reads until what came ends like this. `None`: the stream ends before.
-fn until(stream: &mut TcpStream, end: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn until(stream: &mut TcpStream, end: &[u8]) -> Option<Vec<u8>> {
     let (mut all, mut byte) = (Vec::new(), [0]);
     while !all.ends_with(end) {
         stream.read_exact(&mut byte).ok()?;

@@ -1,7 +1,10 @@
 //! The HTTP version of requests to backends.
 
+use std::io::{Read as _, Write as _};
+
 use shared::policy::LocationPolicy;
 
+use super::early_answers::until;
 use super::harness::*;
 
 #[test]
@@ -32,4 +35,28 @@ fn http_1_0_has_a_length_and_a_connection_of_its_own() {
     assert_eq!(seen[2].line(), "GET /new HTTP/1.1");
     let connections: Vec<_> = seen.iter().map(|it| it.connection).collect();
     assert_eq!(connections, [0, 1, 2, 2], "one of HTTP/1.0 serves no other request");
+}
+
+/// As in nginx: only a body without a length is read first whatever the location says.
+#[test]
+fn a_body_with_a_length_is_streamed_over_http_1_0() {
+    let origin = Origin::raw(|mut stream, _, _| {
+        if until(&mut stream, b"\r\n\r\nabc").is_some() {
+            stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+            // Closed by the proxy.
+            let _ = stream.read(&mut [0]);
+        }
+    });
+    let mut proxy = Proxy::start();
+    let old = LocationPolicy {
+        proxy_http_version: Some(10),
+        proxy_request_buffering: Some(false),
+        ..LocationPolicy::default()
+    };
+    proxy.policies(false, &[("/old", old)]);
+    proxy.endpoints("old", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    client.send("POST /old HTTP/1.1\r\nHost: a.test\r\nContent-Length: 100000\r\n\r\nabc");
+    let answer = client.receive(false).unwrap();
+    assert_eq!((answer.status, answer.text()), (200, "ok"));
 }

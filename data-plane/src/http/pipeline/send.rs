@@ -201,7 +201,8 @@ async fn prepare<'b, B: RequestBody>(
     let is_mirrored = mirror::of(exchange).is_some_and(|mirror| mirror.with_body);
     sizes.buffering |= is_mirrored;
     // HTTP/1.0 has no chunked coding, and FastCGI applications expect a length.
-    sizes.buffering |= head.as_http10 || protocol(exchange) == Protocol::Fcgi;
+    let has_length = matches!(head.framing, Framing::Length(_));
+    sizes.buffering |= head.as_http10 && !has_length || protocol(exchange) == Protocol::Fcgi;
     // One in a pipe could not be sent again.
     let may_pass =
         protocol(exchange) == Protocol::Http && !is_mirrored && !errors::may_need_body(exchange, None);
