@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use data_plane::local::Limits;
 use rustls::{ClientConnection, StreamOwned};
 use rustls_pki_types::ServerName;
-use shared::policy::LocationPolicy;
+use shared::policy::{ConnectionHeader, LocationPolicy};
 use shared::resource::PathType;
 use test_kit::client::tls::trusting;
 use test_kit::client::websocket;
@@ -60,6 +60,26 @@ fn bytes_pass_both_ways_after_the_switch() {
     let seen = &origin.seen()[0];
     assert_eq!((seen.all("connection"), seen.all("upgrade")), (vec!["upgrade"], vec!["websocket"]));
     eventually("the tunnel is gone", || proxy.metrics.open() == 0);
+}
+
+/// As in ingress-nginx, whose Upgrade field does not depend on it.
+#[test]
+fn an_upgrade_is_passed_on_beside_the_connection_of_its_location() {
+    let origin = echo();
+    let mut proxy = Proxy::start();
+    let keeping = LocationPolicy {
+        connection_proxy_header: Some(ConnectionHeader::KeepAlive.into()),
+        ..LocationPolicy::default()
+    };
+    proxy.policies(false, &[("/chat", keeping)]);
+    proxy.endpoints("chat", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    client.send(UPGRADE);
+    assert_eq!(client.receive(false).unwrap().status, 101);
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.rest(), b"hellobye");
+    let seen = &origin.seen()[0];
+    assert_eq!((seen.all("connection"), seen.all("upgrade")), (vec!["keep-alive"], vec!["websocket"]));
 }
 
 #[test]

@@ -19,8 +19,9 @@ pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// - `framing`: how the body will be sent, independent of what the client used. A request is never sent as
 ///   [`Framing::UntilClose`]: that is treated as chunked.
 ///
-/// Upgrade is requested as ingress-nginx does, with `Connection: upgrade`, if [`RequestHead::upgrade`] has a protocol;
-/// otherwise the connection is kept alive, and Connection is only sent if [`RequestHead::connection`] is set.
+/// Upgrade is requested as ingress-nginx does, with `Connection: upgrade` unless [`RequestHead::connection`] is set, if
+/// [`RequestHead::upgrade`] has a protocol; otherwise the connection is kept alive, and Connection is only sent if it is
+/// set.
 pub(crate) fn write_request(
     out: &mut impl BufMut,
     head: &RequestHead,
@@ -34,10 +35,10 @@ pub(crate) fn write_request(
     out.put_slice(if head.as_http10 { b" HTTP/1.0\r\n" } else { b" HTTP/1.1\r\n" });
     put_field(out, b"Host", host);
     head.fields.write(out, Known::is_framing);
-    if let Some(connection) = head.connection {
+    if let Some(connection) = head.connection.or_else(|| head.upgrade.as_ref().map(|_| "upgrade")) {
         put_field(out, b"Connection", connection.as_bytes());
-    } else if let Some(upgrade) = &head.upgrade {
-        put_field(out, b"Connection", b"upgrade");
+    }
+    if let Some(upgrade) = &head.upgrade {
         put_field(out, b"Upgrade", upgrade);
     }
     let framing = match framing {

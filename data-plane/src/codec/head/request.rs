@@ -33,7 +33,7 @@ pub(crate) struct RequestHead {
     pub(crate) expect_continue: bool,
     /// The value of `Upgrade`, if it may be requested from a backend: never HTTP/2.
     pub(crate) upgrade: Option<Bytes>,
-    /// The `Connection` header for backends whatever the client sent; then no upgrade is requested.
+    /// The `Connection` header for backends whatever the client sent, in place of `upgrade`, too.
     pub(crate) connection: Option<&'static str>,
     /// Whether the request to a backend uses HTTP/1.0.
     pub(crate) as_http10: bool,

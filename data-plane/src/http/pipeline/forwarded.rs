@@ -70,7 +70,6 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
     }
     if let Some(connection) = forwarding.connection {
         exchange.head.connection = Some(connection.as_str());
-        exchange.head.upgrade = None;
     } else if location.policy.upstream_keepalive.closes_each() && exchange.head.upgrade.is_none() {
         exchange.head.connection = Some(Connection::Close.as_str());
     }

@@ -289,7 +289,11 @@ async fn host_and_connection_are_what_the_location_says() {
     let mut said = LocationPolicy::default();
     said.set_connection_proxy_header(ConnectionHeader::Close);
     let fields = sent(said, "Connection: upgrade\r\nUpgrade: websocket\r\n");
-    assert_eq!((values(&fields, "connection"), values(&fields, "upgrade")), (vec!["close"], vec![]));
+    // In ingress-nginx, too, a client's upgrade is passed on all the same.
+    assert_eq!(
+        (values(&fields, "connection"), values(&fields, "upgrade")),
+        (vec!["close"], vec!["websocket"])
+    );
 }
 
 #[tokio::test]
