@@ -104,6 +104,8 @@ mod read_ahead;
 mod response_headers;
 #[path = "traffic/response_rewrites.rs"]
 mod response_rewrites;
+#[path = "traffic/retiring.rs"]
+mod retiring;
 #[path = "traffic/retries.rs"]
 mod retries;
 #[path = "traffic/rewrites.rs"]

@@ -46,14 +46,25 @@ pub(crate) struct Call {
     place: CallSlot,
 }
 
+/// What is known of what an endpoint has done with a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Heed {
+    /// Nothing: it may have processed it.
+    Unknown,
+    /// It refused it.
+    Refused,
+    /// It did not look at it: its connection took no more.
+    None,
+}
+
 /// A call that got no response.
 pub(crate) struct Failed {
     pub(crate) error: ProxyError,
-    /// Whether the connection existed before, and was dead.
+    /// Whether another call had used the connection, and it was dead.
     pub(crate) reused: bool,
-    /// The complete body, if the endpoint has certainly not processed it: then it may be sent again, whatever the
-    /// method.
-    pub(crate) untouched: Option<Body>,
+    pub(crate) heed: Heed,
+    /// The complete body, if it is still there.
+    pub(crate) body: Option<Body>,
 }
 
 enum Answer {
@@ -83,11 +94,12 @@ impl Call {
         (timer, timeouts): (&Timer, Timeouts),
     ) -> Result<Self, Failed> {
         if !place.is_admitted() && timer.limit(timeouts.read, place.admitted()).await.is_err() {
-            return Err(Failed { error: Kind::ReadTimeout.into(), reused: false, untouched: None });
+            let error = Kind::ReadTimeout.into();
+            return Err(Failed { error, reused: false, heed: Heed::Unknown, body: Some(body) });
         }
         if let Err(error) = place.begin(&request.fields, request.ended, request.is_head) {
             place.spoil();
-            return Err(Failed { error, reused: place.reused, untouched: Some(body) });
+            return Err(Failed { error, reused: place.is_behind(), heed: Heed::None, body: Some(body) });
         }
         let sending = Sending::new(body, (sizes, quota), request.ended);
         Ok(Self { place, sending, answer: Answer::Awaited, observed: None, permit: None })
@@ -117,13 +129,15 @@ impl Call {
         let outcome = poll_fn(|cx| {
             self.drive(cx);
             if let Some(error) = self.sending.broken() {
-                return Poll::Ready(Err((error, false)));
+                return Poll::Ready(Err((error, Heed::Unknown)));
             }
             if let Poll::Ready(head) = self.place.poll_head(cx) {
                 return Poll::Ready(head.map_err(|cut| match cut {
-                    Cut::Malformed => (Kind::InvalidHead.into(), false),
-                    Cut::Gone => (Kind::Closed.into(), false),
-                    Cut::Untouched => (Kind::Closed.into(), true),
+                    // A response all the same, though none that is passed on (as in nginx).
+                    Cut::Malformed | Cut::Reset => (Kind::InvalidHead.into(), Heed::Unknown),
+                    Cut::Gone => (Kind::Closed.into(), Heed::Unknown),
+                    Cut::Refused => (Kind::Closed.into(), Heed::Refused),
+                    Cut::Untouched => (Kind::Closed.into(), Heed::None),
                 }));
             }
             let now = self.sending.progress();
@@ -135,7 +149,7 @@ impl Call {
             if before.replace(now) != Some(now) {
                 timer.arm(limit);
             }
-            timer.poll_elapsed(cx).map(|_| Err((late.into(), false)))
+            timer.poll_elapsed(cx).map(|_| Err((late.into(), Heed::Unknown)))
         })
         .await;
         timer.disarm();
@@ -145,10 +159,9 @@ impl Call {
                 self.sending.is_answered();
                 Ok((head, self))
             }
-            Err((error, untouched)) => {
-                let reused = self.place.reused && error.kind == Kind::Closed;
-                let untouched = if untouched { self.sending.whole() } else { None };
-                Err(Failed { error, reused, untouched })
+            Err((error, heed)) => {
+                let reused = self.place.is_behind() && error.kind == Kind::Closed;
+                Err(Failed { error, reused, heed, body: self.sending.whole() })
             }
         }
     }
@@ -184,7 +197,7 @@ impl Call {
         }
         let piece = ready!(self.place.poll_data(cx)).transpose().map_err(|cut| match cut {
             Cut::Malformed => Kind::InvalidBody,
-            Cut::Gone | Cut::Untouched => Kind::Closed,
+            Cut::Gone | Cut::Reset | Cut::Refused | Cut::Untouched => Kind::Closed,
         })?;
         self.answer = Answer::Read(piece);
         Poll::Ready(Ok(()))

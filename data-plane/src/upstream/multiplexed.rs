@@ -365,6 +365,14 @@ impl CallSlot {
         self.shared.connection.borrow_mut()
     }
 
+    /// Whether another call was on the connection before this one: that it ended says nothing about this call.
+    pub(crate) fn is_behind(&self) -> bool {
+        match self.stream.get() {
+            0 => self.reused || !self.connection().is_fresh(),
+            stream => self.reused || stream != 1,
+        }
+    }
+
     /// Whether calls can be started, or never will be.
     pub(crate) fn is_admitted(&self) -> bool {
         !self.shared.is_open() || self.connection().most().is_some_and(|most| most > 0)

@@ -23,6 +23,8 @@ use super::harness::*;
 
 /// Bytes after which a call to `/elsewhere-late` is refused: more than is kept of a body that is not buffered.
 const LATE: usize = 100_000;
+/// Bytes that a client may send before its endpoint says anything (RFC 9113 section 6.9.2).
+const WINDOW: usize = 65_535;
 
 /// An endpoint that counts.
 struct Endpoint {
@@ -157,8 +159,16 @@ fn grpc(limits: Limits, endpoints: &[&Endpoint]) -> Proxy {
 
 /// One call with a body; returns its status and the echo.
 async fn ask(sender: &mut client::SendRequest<Bytes>, path: &str) -> (StatusCode, Vec<u8>) {
+    ask_with(sender, path, b"hello".to_vec()).await
+}
+
+async fn ask_with(
+    sender: &mut client::SendRequest<Bytes>,
+    path: &str,
+    body: Vec<u8>,
+) -> (StatusCode, Vec<u8>) {
     let (response, mut out) = sender.send_request(call(path), false).unwrap();
-    out.send_data(Bytes::from_static(b"hello"), true).unwrap();
+    out.send_data(body.into(), true).unwrap();
     let response = response.await.unwrap();
     let status = response.status();
     (status, whole(&mut response.into_body()).await.0)
@@ -605,7 +615,8 @@ fn no_more_calls_wait_for_a_connection_than_it_will_carry() {
     });
 }
 
-/// An endpoint that answers the first call on its first connection with these frames, and serves all others.
+/// An endpoint that answers the first call on its first connection with these frames, once it has as much of the body as its
+/// window allows, and serves all others.
 #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
 async fn answering(frames: Vec<u8>) -> Endpoint {
     let endpoint = Endpoint::new(None).await;
@@ -617,6 +628,7 @@ async fn answering(frames: Vec<u8>) -> Endpoint {
         first.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
         let mut preface = [0; PREFACE.len()];
         first.read_exact(&mut preface).await.unwrap();
+        let mut data = 0;
         loop {
             let mut head = [0; 9];
             first.read_exact(&mut head).await.unwrap();
@@ -625,7 +637,8 @@ async fn answering(frames: Vec<u8>) -> Endpoint {
             if head[3] == SETTINGS && head[4] == 0 {
                 first.write_all(&frame(SETTINGS, 1, 0, &[])).await.unwrap();
             }
-            if head[3] == DATA {
+            data += if head[3] == DATA { length } else { 0 };
+            if head[3] == DATA && (head[4] & END_STREAM != 0 || data == WINDOW) {
                 break;
             }
         }
@@ -644,6 +657,18 @@ fn a_call_after_the_last_one_of_a_goodbye_goes_elsewhere() {
         let proxy = grpc(Limits::default(), &[&endpoint]);
         assert_eq!(ask(&mut sender(&proxy).await, "/").await, (StatusCode::OK, b"hello".to_vec()));
         assert_eq!(endpoint.count(|it| &it.calls), 1);
+        proxy
+    });
+}
+
+/// It has sent no more of it than fits into the window.
+#[test]
+fn a_long_call_after_the_last_one_of_a_goodbye_goes_elsewhere() {
+    run(async {
+        let endpoint = answering(frame(GOAWAY, 0, 0, &[0; 8])).await;
+        let proxy = grpc(Limits::default(), &[&endpoint]);
+        let (status, echo) = ask_with(&mut sender(&proxy).await, "/", vec![b'x'; 200_000]).await;
+        assert_eq!((status, echo.len()), (StatusCode::OK, 200_000));
         proxy
     });
 }

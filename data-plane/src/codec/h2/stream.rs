@@ -9,11 +9,15 @@ use crate::codec::body::Backlog;
 /// Why there is no more of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cut {
-    /// It was reset, or its connection has ended.
+    /// Its connection has ended, or it was reset by this end.
     Gone,
+    /// The peer reset it.
+    Reset,
     /// What came is malformed.
     Malformed,
-    /// The peer has certainly not heeded it (RFC 9113 section 8.7).
+    /// The peer reset it and has certainly not heeded it (RFC 9113 section 8.7).
+    Refused,
+    /// The peer takes no more on this connection, and has certainly not heeded it (the same).
     Untouched,
 }
 

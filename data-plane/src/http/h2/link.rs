@@ -202,7 +202,7 @@ impl Upload {
                 Ok(Some(piece))
             }
             Some(Err(Cut::Malformed)) => Err(Kind::ClientBody.into()),
-            Some(Err(Cut::Gone | Cut::Untouched)) => Err(Kind::ClientGone.into()),
+            Some(Err(_)) => Err(Kind::ClientGone.into()),
             // Request trailers are dropped here, as in nginx.
             None => Ok(None),
         })

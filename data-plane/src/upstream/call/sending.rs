@@ -15,8 +15,9 @@ use crate::local::quota::{Quota, Share};
 use crate::table::Sizes;
 use crate::upstream::multiplexed::CallSlot;
 
-/// Bytes of a body that are kept until there is a response, if it is not buffered: an endpoint may report that it has not
-/// processed them.
+/// Bytes of a body that the endpoint may have taken and that are kept until there is a response, if it is not buffered: it may
+/// report that it has not processed them. Of a call that it never looks at it takes no more than the window that it offers,
+/// usually one byte less than this.
 const KEPT: usize = 64 * 1024;
 
 /// Bytes of a body that are included in the price of a request.
@@ -228,7 +229,7 @@ impl Sending {
     /// Whether everything that was read may be kept.
     fn has_room(&mut self) -> bool {
         let read = usize::try_from(self.read).unwrap_or(usize::MAX);
-        if self.kept.is_none() || read > KEPT {
+        if self.kept.is_none() || self.sent >= KEPT as u64 {
             return false;
         }
         if read <= LITTLE {

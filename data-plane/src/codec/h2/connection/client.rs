@@ -188,8 +188,8 @@ impl Role for Client {
             }
             return;
         }
-        let is_untouched = reason == Reason::REFUSED_STREAM && !it.message.has_begun;
-        connection.cut(stream, if is_untouched { Cut::Untouched } else { Cut::Gone });
+        let is_refused = reason == Reason::REFUSED_STREAM && !it.message.has_begun;
+        connection.cut(stream, if is_refused { Cut::Refused } else { Cut::Reset });
     }
 
     fn set(connection: &mut Connection<Self>, set: Set) {
@@ -290,6 +290,11 @@ impl Connection<Client> {
         self.put_block(stream, is_end, |out: &mut BytesMut| out.put_slice(fields));
         self.wake();
         Some(stream)
+    }
+
+    /// Whether no stream was opened on it.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.newest == 0
     }
 
     /// Ready when the head of a response has come.

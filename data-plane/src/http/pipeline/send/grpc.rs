@@ -1,4 +1,4 @@
-//! The same over HTTP/2, for gRPC. Bodies are streamed, so a call is retried elsewhere only if it was certainly not
+//! The same over HTTP/2, for gRPC. Bodies are streamed, so a call with one is retried elsewhere only if it was certainly not
 //! processed: the connection failed, as in nginx, or the endpoint says that it has not processed it.
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 
 use super::super::{failures, forwarded};
-use super::{PASSED_BY, UNCOUNTED, is_grpc, link, pick, target};
+use super::{PASSED_BY, UNCOUNTED, is_grpc, link, may_again, pick, target};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Framing, Known, Method, RequestHead, ResponseHead};
@@ -17,7 +17,7 @@ use crate::http::reply::{Reply, ReplyBody};
 use crate::table::policy::retries::Retries;
 use crate::table::{BackendCell, Endpoint, Protocol};
 use crate::upstream::Tried;
-use crate::upstream::call::{Body, Call, Failed, Request};
+use crate::upstream::call::{Body, Call, Failed, Heed, Request};
 use crate::upstream::ejection;
 use crate::upstream::multiplexed::{CallSlot, Multiplexed, Opening, Room};
 use crate::upstream::observation::Observation;
@@ -130,16 +130,22 @@ struct Asking {
     /// The timing of the current attempt.
     observed: Option<Box<Observation>>,
     has_body: bool,
+    /// An endpoint may get it twice.
+    is_safe: bool,
     /// The number of the newest connection when the current attempt began.
     newest: u64,
     /// The same, of an attempt on a shared connection that turned out closed: no connection that is as old is joined
     /// any more.
     after: Option<u64>,
+    /// It opens its own connection.
+    is_alone: bool,
 }
 
 /// What a failure counts against.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Counts {
+    /// Nothing, and it is retried whatever the location has configured.
+    Never,
     /// Nothing.
     None,
     /// The tries of the call. Whoever opened the connection reports its endpoint, once.
@@ -164,8 +170,10 @@ impl Asking {
             endpoint: None,
             observed: None,
             has_body: !exchange.head.framing.is_empty(),
+            is_safe: exchange.head.framing.is_empty() && exchange.head.method.is_retriable(),
             newest: 0,
             after: None,
+            is_alone: false,
         }
     }
 
@@ -187,13 +195,16 @@ impl Asking {
             let mut left = exchange.timeouts.connect;
             let (server, to) = (exchange.call.server, (&*endpoint, &self.transport));
             self.newest = server.upstreams.borrow().begun();
-            let joined = join(exchange.call, &mut left, cell, to, (self.has_body, self.after)).await;
+            let joined = match self.is_alone {
+                true => Ok(None),
+                false => join(exchange.call, &mut left, cell, to, (self.has_body, self.after)).await,
+            };
             let (connected, counts) = match joined {
                 Ok(Some(place)) => {
                     server.local.metrics.reused.add(1);
                     (Ok(place), Counts::None)
                 }
-                Ok(None) => (open(exchange.call, left, cell, to).await, Counts::Endpoint),
+                Ok(None) => (open(exchange.call, left, cell, to, self.is_alone).await, Counts::Endpoint),
                 Err(error) => (Err(error), Counts::Try),
             };
             self.endpoint = Some(endpoint);
@@ -205,7 +216,7 @@ impl Asking {
                     }
                     return Ok(place);
                 }
-                Err(error) => self.failed(exchange, cell, error, counts)?,
+                Err(error) => self.failed(exchange, cell, error, (counts, true))?,
             }
         }
     }
@@ -214,38 +225,47 @@ impl Asking {
     fn again(
         &mut self,
         exchange: &mut Exchange<'_>,
-        cell: &BackendCell,
+        cell: &Arc<BackendCell>,
         failed: Failed,
     ) -> Result<Body, ProxyError> {
-        let Failed { error, reused, untouched } = failed;
-        let Some(body) = untouched else {
+        let Failed { error, reused, heed, body } = failed;
+        let untouched = heed != Heed::Unknown;
+        let Some(body) = body.filter(|_| untouched || self.is_safe) else {
             return Err(error.within(exchange.call.timer.is_over()));
         };
-        // As for a reused connection that was closed: once, a newer connection follows, and no endpoint is blamed.
-        let counts = match (reused, self.after) {
-            (true, None) => Counts::None,
-            (true, Some(_)) => Counts::Try,
-            (false, _) => Counts::Endpoint,
+        let counts = match (reused, heed, self.after) {
+            // That calls share a connection must not cost any of them an answer: nginx gives each its own. So it goes on
+            // whatever is configured, the first time on a newer connection, then on its own.
+            (true, Heed::None, before) => {
+                self.is_alone = before.is_some();
+                Counts::Never
+            }
+            // As for a reused connection that was closed: once, a newer connection follows, and no endpoint is blamed.
+            (true, _, None) => Counts::None,
+            (true, _, Some(_)) => Counts::Try,
+            (false, ..) => Counts::Endpoint,
         };
         if reused {
             self.after = Some(self.newest);
         }
-        self.failed(exchange, cell, error, counts)?;
+        self.failed(exchange, cell, error, (counts, untouched))?;
         Ok(body)
     }
 
-    /// An attempt failed without the request being processed. Returns an error if it must not be retried.
+    /// An attempt failed, and may be repeated; `untouched`: it cost the endpoint nothing. Returns an error if it is not
+    /// repeated.
     fn failed(
         &mut self,
         exchange: &mut Exchange<'_>,
-        cell: &BackendCell,
+        cell: &Arc<BackendCell>,
         error: ProxyError,
-        counts: Counts,
+        (counts, untouched): (Counts, bool),
     ) -> Result<(), ProxyError> {
         let local = &exchange.call.server.local;
         let error = error.within(exchange.call.timer.is_over());
         let may = error.kind.condition().is_some_and(|condition| self.retries.after(condition, false));
-        if counts != Counts::None {
+        let is_counted = !matches!(counts, Counts::Never | Counts::None);
+        if is_counted {
             let no_way = self.passed_by < PASSED_BY && error.is_no_way();
             self.passed_by += usize::from(no_way);
             self.tries = self.tries.saturating_sub(usize::from(!no_way));
@@ -256,8 +276,11 @@ impl Asking {
                 }
             }
         }
-        if self.tries == 0 || !may || !self.retries.is_in_time(local.timers.now().duration_since(self.begun))
-        {
+        let is_late = || !self.retries.is_in_time(local.timers.now().duration_since(self.begun));
+        if counts != Counts::Never && (self.tries == 0 || !may || is_late()) {
+            return Err(error);
+        }
+        if is_counted && !untouched && !may_again(exchange.call.server, cell) {
             return Err(error);
         }
         Observation::forget(&mut self.observed);
@@ -268,16 +291,17 @@ impl Asking {
     }
 }
 
-/// A place for a call on a new connection to an endpoint, which others may join.
+/// A place for a call on a new connection to an endpoint, which others may join unless the call is to be alone.
 async fn open(
     call: pipeline::Call<'_>,
     limit: Duration,
     cell: &BackendCell,
     (endpoint, transport): (&Endpoint, &Transport),
+    is_alone: bool,
 ) -> Result<CallSlot, ProxyError> {
     let server = call.server;
     let opening = Opening(Multiplexed::opening(transport.reuse, &server.local.timers));
-    if !server.upstreams.borrow_mut().share(cell.id, endpoint, transport.key(), &opening.0) {
+    if is_alone || !server.upstreams.borrow_mut().share(cell.id, endpoint, transport.key(), &opening.0) {
         opening.0.keep_not();
     }
     match link(call, limit, cell, (endpoint, transport), true, true).await {

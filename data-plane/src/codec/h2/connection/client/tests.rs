@@ -303,10 +303,11 @@ fn goaway(last: u32) -> Vec<u8> {
 
 #[test]
 fn calls_that_were_not_heeded() {
-    for bytes in [frame(RESET, 0, 3, &number(Reason::REFUSED_STREAM.0)), goaway(1)] {
+    let refusal = frame(RESET, 0, 3, &number(Reason::REFUSED_STREAM.0));
+    for (bytes, cut) in [(refusal, Cut::Refused), (goaway(1), Cut::Untouched)] {
         let mut server = Server::asked();
         assert_eq!(server.send(&bytes), Ok(()));
-        assert_eq!((server.head(3), server.head(1)), (Poll::Ready(Err(Cut::Untouched)), Poll::Pending));
+        assert_eq!((server.head(3), server.head(1)), (Poll::Ready(Err(cut)), Poll::Pending));
         assert!(server.said().is_empty(), "nobody is told");
     }
     // A response has begun, or the reason is another one.
@@ -315,9 +316,9 @@ fn calls_that_were_not_heeded() {
     server.frame(DATA, 0, 3, b"hello");
     server.frame(RESET, 0, 3, &number(Reason::REFUSED_STREAM.0));
     assert_eq!(server.head(3), Poll::Ready(Ok(200)));
-    assert_eq!(server.read(3), (b"hello".to_vec(), Poll::Ready(Err(Cut::Gone))), "what has come is read");
+    assert_eq!(server.read(3), (b"hello".to_vec(), Poll::Ready(Err(Cut::Reset))), "what has come is read");
     server.frame(RESET, 0, 1, &number(Reason::CANCEL.0));
-    assert_eq!(server.head(1), Poll::Ready(Err(Cut::Gone)));
+    assert_eq!(server.head(1), Poll::Ready(Err(Cut::Reset)));
     // A goodbye may come in two parts, and what was begun ends.
     let mut server = Server::asked();
     assert_eq!(server.send(&goaway(LAST)), Ok(()));
