@@ -46,12 +46,17 @@ impl FolderSite {
         folder
     }
 
+    /// The same with two Services, `one` and `two`, that have an endpoint each, and a host that leads to the first.
+    pub fn folder_of_two(host: &str) -> (Folder, [Origin; 2]) {
+        let folder = Self::folder(&[]);
+        let origins = ["one", "two"].map(|name| origin(&folder, name));
+        folder.apply(&ingress("web", host, &[("/", "one")]));
+        (folder, origins)
+    }
+
     /// An origin with a Service of its name.
     pub async fn origin(&self, name: &str) -> Origin {
-        let origin = Origin::start(name);
-        self.folder.apply(&objects::service(NAMESPACE, name));
-        self.folder.apply(&slice(name, &[origin.address()]));
-        origin
+        origin(&self.folder, name)
     }
 
     /// Makes an Ingress `NAME` that sends a host to a Service, and waits until it is served.
@@ -64,6 +69,13 @@ impl FolderSite {
 /// An EndpointSlice of a Service of a [`FolderSite`].
 pub fn slice(service: &str, endpoints: &[SocketAddr]) -> Value {
     objects::slice(NAMESPACE, service, "1", endpoints)
+}
+
+fn origin(folder: &Folder, name: &str) -> Origin {
+    let origin = Origin::start(name);
+    folder.apply(&objects::service(NAMESPACE, name));
+    folder.apply(&slice(name, &[origin.address()]));
+    origin
 }
 
 /// An Ingress of a [`FolderSite`].

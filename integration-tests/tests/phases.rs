@@ -12,10 +12,10 @@ use integration_tests::faults::Relay;
 use integration_tests::grpc::call;
 use integration_tests::identity::{Peer, token};
 use integration_tests::process::Signal;
-use integration_tests::site::{ingress, slice};
+use integration_tests::site::ingress;
 use integration_tests::{
     ControlPlane, DataPlane, Folder, FolderSite, Ledger, Origin, Question, Source, Traffic, client,
-    eventually, eventually_within, objects,
+    eventually, eventually_within,
 };
 use shared::proto::identity::{RotateAuthorityRequest, RotateAuthorityResponse};
 use tempfile::TempDir;
@@ -66,14 +66,7 @@ struct Stage {
 impl Stage {
     async fn start(encrypted: bool, further: &[&str]) -> Self {
         let dir = TempDir::new().unwrap();
-        let folder = FolderSite::folder(&[]);
-        let origins = ["one", "two"].map(|name| {
-            let origin = Origin::start(name);
-            folder.apply(&objects::service("default", name));
-            folder.apply(&slice(name, &[origin.address()]));
-            origin
-        });
-        folder.apply(&ingress("web", HOST, &[("/", "one")]));
+        let (folder, origins) = FolderSite::folder_of_two(HOST);
         write_many(&folder, 0);
         let [state, ca] = ["state", "ca"].map(|name| dir.path().join(name));
         let mut flags = vec!["--state-dir", state.to_str().unwrap()];

@@ -11,10 +11,10 @@ use integration_tests::cluster::{Authorization, Cluster};
 use integration_tests::faults::Relay;
 use integration_tests::identity::token;
 use integration_tests::process::Signal;
-use integration_tests::site::{ingress, slice};
+use integration_tests::site::ingress;
 use integration_tests::{
     ClusterSite, ControlPlane, DataPlane, Folder, FolderSite, Ledger, Origin, Question, Source, Traffic,
-    eventually_within, objects, ports,
+    eventually_within, ports,
 };
 use tempfile::TempDir;
 
@@ -190,14 +190,7 @@ struct Encrypted {
 impl Encrypted {
     async fn start() -> Self {
         let dir = TempDir::new().unwrap();
-        let folder = FolderSite::folder(&[]);
-        let origins = ["one", "two"].map(|name| {
-            let origin = Origin::start(name);
-            folder.apply(&objects::service("default", name));
-            folder.apply(&slice(name, &[origin.address()]));
-            origin
-        });
-        folder.apply(&ingress("web", HOST, &[("/", "one")]));
+        let (folder, origins) = FolderSite::folder_of_two(HOST);
         let ca = dir.path().join("ca");
         let flags = ["--ca-dir", ca.to_str().unwrap()];
         let control = ControlPlane::start_with(&Source::folder(&folder), &flags).await;

@@ -8,9 +8,9 @@
 use std::path::{Path, PathBuf};
 
 use integration_tests::plane::binary;
-use integration_tests::site::{ingress, slice};
+use integration_tests::site::ingress;
 use integration_tests::{
-    ControlPlane, DataPlane, Folder, FolderSite, Ledger, Origin, Question, Source, Traffic, objects, ports,
+    ControlPlane, DataPlane, Folder, FolderSite, Ledger, Origin, Question, Source, Traffic, ports,
 };
 
 const HOST: &str = "moves.test";
@@ -40,14 +40,7 @@ struct Fleet {
 
 impl Fleet {
     fn new() -> Self {
-        let folder = FolderSite::folder(&[]);
-        let origins = ["one", "two"].map(|name| {
-            let origin = Origin::start(name);
-            folder.apply(&objects::service("default", name));
-            folder.apply(&slice(name, &[origin.address()]));
-            origin
-        });
-        folder.apply(&ingress("web", HOST, &[("/", "one")]));
+        let (folder, origins) = FolderSite::folder_of_two(HOST);
         let addresses = [ports::free(), ports::free()].map(|address| address.to_string());
         Self { folder, origins, turn: 0, addresses, traffic: Vec::new() }
     }
