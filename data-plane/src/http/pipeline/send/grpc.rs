@@ -145,7 +145,7 @@ struct Asking {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Counts {
     /// Nothing, and it is retried whatever the location has configured.
-    Never,
+    Free,
     /// Nothing.
     None,
     /// The tries of the call. Whoever opened the connection reports its endpoint, once.
@@ -238,7 +238,7 @@ impl Asking {
             // whatever is configured, the first time on a newer connection, then on its own.
             (true, Heed::None, before) => {
                 self.is_alone = before.is_some();
-                Counts::Never
+                Counts::Free
             }
             // As for a reused connection that was closed: once, a newer connection follows, and no endpoint is blamed.
             (true, _, None) => Counts::None,
@@ -264,7 +264,7 @@ impl Asking {
         let local = &exchange.call.server.local;
         let error = error.within(exchange.call.timer.is_over());
         let may = error.kind.condition().is_some_and(|condition| self.retries.after(condition, false));
-        let is_counted = !matches!(counts, Counts::Never | Counts::None);
+        let is_counted = !matches!(counts, Counts::Free | Counts::None);
         if is_counted {
             let no_way = self.passed_by < PASSED_BY && error.is_no_way();
             self.passed_by += usize::from(no_way);
@@ -277,7 +277,7 @@ impl Asking {
             }
         }
         let is_late = || !self.retries.is_in_time(local.timers.now().duration_since(self.begun));
-        if counts != Counts::Never && (self.tries == 0 || !may || is_late()) {
+        if counts != Counts::Free && (self.tries == 0 || !may || is_late()) {
             return Err(error);
         }
         if is_counted && !untouched && !may_again(exchange.call.server, cell) {
