@@ -26,12 +26,7 @@ const LONGEST_SHA: usize = 256;
 /// The same for MD5-crypt. nginx' own variant (`$apr1$`) has none, and takes no longer.
 const LONGEST_MD5: usize = 30_000;
 
-/// Whether any password can match a hash: an unknown kind locks its user out.
-pub fn is_known(hash: &str) -> bool {
-    Kind::of(hash).is_some()
-}
-
-/// Whether a password is worth a comparison. Of the other kinds, bcrypt and crypt(3) look at its beginning alone.
+/// Whether a password is worth a comparison: an unknown kind of hash locks its user out. Of the other kinds, bcrypt and crypt(3) look at its beginning alone.
 pub fn could_fit(password: &[u8], hash: &str) -> bool {
     match Kind::of(hash) {
         Some(Kind::Sha256Crypt | Kind::Sha512Crypt) => password.len() <= LONGEST_SHA,

@@ -13,7 +13,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::scrape::{Sample, Scrape};
 use crate::metrics::{PREFIX, head, label};
 use crate::subscribe::View;
-use crate::table::{Action, HostEntry, HostTable};
+use crate::table::{HostEntry, HostTable};
 
 /// Adds all of these metrics.
 pub(super) fn add(scrape: Scrape, table: &Arc<HostTable>, view: &View, labels: &Constant) -> Scrape {
@@ -162,15 +162,16 @@ fn lacking(table: &HostTable) -> BTreeMap<Box<str>, Lacks> {
     for host in table.iter() {
         for declared in host.paths() {
             let entry = &declared.entry;
-            let (service, endpoints) = match (&entry.action, entry.upstream()) {
-                (Action::DefaultBackend, _) => continue,
-                (_, None) if entry.service().is_empty() => continue,
-                (_, Some(upstream)) => {
+            if !entry.names_backend() {
+                continue;
+            }
+            let (service, endpoints) = match entry.upstream() {
+                Some(upstream) => {
                     let service =
                         upstream.cell.configured().is_some_and(|configured| configured.without_service);
                     (service, !service && upstream.cell.endpoints().list.is_empty())
                 }
-                (_, None) => (false, true),
+                None => (false, true),
             };
             let lacks = orphans.entry(entry.owner().into()).or_default();
             lacks.service |= service;

@@ -12,7 +12,7 @@ use shared::policy::{Affinity, AffinityMode, BackendPolicy, LoadBalance, SameSit
 use shared::resource::{Backend, CATCH_ALL};
 
 use crate::table::policy::balancing::Balancing;
-use crate::table::{Action, BackendCell, DEFAULT_UPSTREAM, HostEntry, HostTable, PathEntry, Upstream};
+use crate::table::{BackendCell, DEFAULT_UPSTREAM, HostEntry, HostTable, PathEntry, Upstream};
 
 /// The page for a path below `/configuration`. As in ingress-nginx, a query is part of the name, except for
 /// certificates.
@@ -81,13 +81,11 @@ fn backends(table: &HostTable) -> Vec<Value> {
     let entries: Vec<_> = table.iter().map(|host| (host, host.paths())).collect();
     for (host, declared) in &entries {
         let aliases = || host.names().into_iter().flat_map(|names| names.configured());
-        for entry in declared.iter().map(|declared| &declared.entry) {
+        for entry in declared.iter().map(|declared| &declared.entry).filter(|entry| entry.names_backend()) {
             let upstream = entry.upstream();
-            let name = match (&entry.action, upstream) {
-                (Action::DefaultBackend, _) => continue,
-                (_, None) if entry.service().is_empty() => continue,
-                (_, Some(upstream)) => upstream.name().to_string(),
-                (_, None) => entry.upstream_name().to_string(),
+            let name = match upstream {
+                Some(upstream) => upstream.name().to_string(),
+                None => entry.upstream_name().to_string(),
             };
             let record = records.entry(name.clone()).or_default();
             record.is_main = true;
@@ -134,9 +132,8 @@ fn backends(table: &HostTable) -> Vec<Value> {
 /// Whether another backend is asked in place of this one: where it has no endpoints, or for errors that the location lists
 /// itself.
 fn has_stand_in(entry: &PathEntry, upstream: Option<&Arc<Upstream>>) -> bool {
-    let errors = &entry.policy.errors;
     let is_idle = upstream.is_none_or(|upstream| upstream.cell.endpoints().list.is_empty());
-    is_idle || !errors.are_fleets && !errors.is_empty()
+    is_idle || entry.policy.errors.are_own()
 }
 
 impl Record<'_> {

@@ -172,6 +172,12 @@ impl PathEntry {
         }
     }
 
+    /// Whether it names a backend, existing or not, which ingress-nginx would have an upstream for.
+    pub fn names_backend(&self) -> bool {
+        let is_default = matches!(self.action, Action::DefaultBackend);
+        !is_default && (self.upstream().is_some() || !self.service().is_empty())
+    }
+
     /// The capture groups of the declared path in a request's path.
     pub fn groups(&self, path: &[u8], steps: &Steps) -> Result<Option<Groups>, Exhausted> {
         match (self.rewritten(), self.grouped()) {

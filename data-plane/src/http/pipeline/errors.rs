@@ -152,8 +152,7 @@ pub(super) fn is_second(exchange: &Exchange<'_>, reply: &Reply) -> bool {
 
 /// Whether a location has error pages itself, in nginx' configuration.
 fn has_pages(location: &PathEntry) -> bool {
-    let Errors { are_fleets, .. } = location.policy.errors;
-    location.signs_in() || !are_fleets && !location.policy.errors.is_empty()
+    location.signs_in() || location.policy.errors.are_own()
 }
 
 /// Whether it is the page for want of a default backend, which is a backend's: in ingress-nginx a server of its own sends it.

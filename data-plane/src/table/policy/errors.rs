@@ -99,6 +99,11 @@ impl Errors {
         self.statuses.is_empty()
     }
 
+    /// Whether the location lists some itself.
+    pub fn are_own(&self) -> bool {
+        !self.are_fleets && !self.is_empty()
+    }
+
     /// Whether a response with this status is replaced.
     pub fn takes(&self, status: u16) -> bool {
         self.statuses.contains(&status)
