@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** a `RefCell` here is borrowed for one call and never across an await.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -66,6 +66,8 @@ pub(crate) mod upstream_shares;
 #[derive(Debug)]
 pub(crate) struct Local {
     pub(crate) timers: Rc<Timers>,
+    /// Whether more connections came than it could serve when it accepted the last ones.
+    pub(crate) is_behind: Cell<bool>,
     pub(crate) buffers: Buffers,
     pub(crate) pipes: Pipes,
     /// Those that keep request bodies.
@@ -113,6 +115,7 @@ impl Local {
         date.update(shared::clock::wall());
         Self {
             timers: Timers::new(shared::clock::now()),
+            is_behind: Cell::new(false),
             buffers: Buffers::new(),
             pipes: Pipes::new(budgets.descriptors.clone()),
             body_pipes: BodyPipes::new(budgets.body_pipes.clone(), budgets.descriptors.clone()),

@@ -313,7 +313,8 @@ async fn accept(worker: Rc<Worker>, queue: Rc<Queue>, entry: Entry, mut drain: W
             let begun = shared::clock::now();
             // Meanwhile the runtime polls this one, too, and notices if it was closed again, as after a long wait.
             tokio::task::yield_now().await;
-            pace.turned(shared::clock::now().duration_since(begun));
+            let is_long = pace.turned(shared::clock::now().duration_since(begun));
+            worker.server.local.is_behind.set(is_long);
         }
         admit(&worker, accepted, &entry);
     }

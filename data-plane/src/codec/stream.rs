@@ -53,6 +53,9 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
     /// Whether something came to the socket, below TLS or not, that nobody has read.
     fn has_unread(&mut self) -> bool;
 
+    /// Whether the other end of the socket has closed its half of it, and all that it had sent was read.
+    fn has_ended(&mut self) -> bool;
+
     /// Writes bytes that are the last ones before the connection is closed or shut down: the end of them may leave
     /// only with the end of the connection, in the same segment.
     fn poll_write_last(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
@@ -88,6 +91,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {
 
     fn has_unread(&mut self) -> bool {
         client_socket(self).is_some_and(|socket| socket.has_unread_now())
+    }
+
+    fn has_ended(&mut self) -> bool {
+        client_socket(self).is_some_and(|socket| socket.has_ended_now())
     }
 
     fn poll_write_last(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {

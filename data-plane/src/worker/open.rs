@@ -48,7 +48,7 @@ impl Open {
         self.is_parked = true;
         let entry = (parked, self.place.take());
         if let Err(entry) = self.worker.parked_set.park(entry) {
-            self.worker.wake(entry);
+            self.worker.wake(entry, false);
         }
         self.worker.count_parked();
     }
@@ -81,9 +81,9 @@ impl Drop for Open {
 
 impl Worker {
     /// Gives a parked connection a task again.
-    pub(super) fn wake(self: &Rc<Self>, (parked, place): ParkedEntry) {
+    pub(super) fn wake(self: &Rc<Self>, (parked, place): ParkedEntry, saw_end: bool) {
         self.count_parked();
         let open = Open { worker: Rc::clone(self), place, is_parked: false };
-        attend(open, parked.serve(Rc::clone(&self.server)));
+        attend(open, parked.serve(Rc::clone(&self.server), saw_end));
     }
 }

@@ -34,10 +34,13 @@ impl Pace {
         self.taken >= self.allowed
     }
 
-    /// The others have had their turn, which took this long.
-    pub(super) fn turned(&mut self, took: Duration) {
+    /// The others have had their turn, which took this long. Returns whether that was too long: more comes than can be
+    /// served.
+    pub(super) fn turned(&mut self, took: Duration) -> bool {
+        let is_long = took > TURN;
         self.taken = 0;
-        self.allowed = if took > TURN { (self.allowed / 2).max(1) } else { (self.allowed * 2).min(MOST) };
+        self.allowed = if is_long { (self.allowed / 2).max(1) } else { (self.allowed * 2).min(MOST) };
+        is_long
     }
 }
 
@@ -58,16 +61,16 @@ mod tests {
         let mut pace = Pace::default();
         assert_eq!(taken(&mut pace), MOST, "a burst is taken at once");
         let long = [32, 16, 8, 4, 2, 1, 1].map(|_| {
-            pace.turned(LONG);
+            assert!(pace.turned(LONG));
             taken(&mut pace)
         });
         assert_eq!(long, [32, 16, 8, 4, 2, 1, 1], "one in a turn is never refused");
         let short = [(); 8].map(|()| {
-            pace.turned(SHORT);
+            assert!(!pace.turned(SHORT));
             taken(&mut pace)
         });
         assert_eq!(short, [2, 4, 8, 16, 32, 64, 64, 64]);
-        pace.turned(TURN);
+        assert!(!pace.turned(TURN));
         assert_eq!(taken(&mut pace), MOST);
     }
 }

@@ -27,6 +27,9 @@ use crate::local::timer::Timers;
 /// Number of connections that get a task at a time. They run before the next ones get one.
 const WOKEN: usize = 256;
 
+/// What says that the other end of a connection has closed at least its half.
+const END: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
+
 /// The parked connections, and the epoll set that watches them.
 pub(super) struct ParkedSet {
     set: AsyncFd<OwnedFd>,
@@ -58,7 +61,8 @@ impl ParkedSet {
         let number = entry.0.park();
         // Data that arrived meanwhile is reported at once. So is the end of the connection in any form.
         let data = EventData::new_u64(number as u64);
-        let watched = entry.0.with_socket(|socket| Ok(epoll::add(&self.set, socket, data, EventFlags::IN)?));
+        let events = EventFlags::IN | EventFlags::RDHUP;
+        let watched = entry.0.with_socket(|socket| Ok(epoll::add(&self.set, socket, data, events)?));
         if let Err(error) = watched {
             debug!(%error, "a silent connection cannot be parked");
             return Err(entry);
@@ -88,10 +92,11 @@ impl ParkedSet {
         Some(entry)
     }
 
-    /// Connections that need a task again.
-    fn poll_woken(&self, timers: &Timers, cx: &mut Context<'_>) -> Poll<io::Result<Vec<ParkedEntry>>> {
+    /// Connections that need a task again, and whether their clients have closed their half.
+    fn poll_woken(&self, timers: &Timers, cx: &mut Context<'_>) -> Poll<io::Result<Vec<(ParkedEntry, bool)>>> {
         if let Poll::Ready(numbers) = timers.poll_due(cx, WOKEN) {
-            return Poll::Ready(Ok(numbers.into_iter().filter_map(|number| self.take(number)).collect()));
+            let due = numbers.into_iter().filter_map(|number| Some((self.take(number)?, false)));
+            return Poll::Ready(Ok(due.collect()));
         }
         let mut events = Vec::with_capacity(WOKEN);
         loop {
@@ -99,8 +104,11 @@ impl ParkedSet {
             match epoll::wait(&self.set, spare_capacity(&mut events), Some(&Timespec::default())) {
                 Ok(0) => ready.clear_ready(),
                 Ok(_) => {
-                    let numbers = events.iter().map(|event| event.data.u64() as usize);
-                    return Poll::Ready(Ok(numbers.filter_map(|number| self.take(number)).collect()));
+                    let woken = events.iter().filter_map(|event| {
+                        let saw_end = { event.flags }.intersects(END);
+                        Some((self.take(event.data.u64() as usize)?, saw_end))
+                    });
+                    return Poll::Ready(Ok(woken.collect()));
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Poll::Ready(Err(error.into())),
@@ -113,7 +121,7 @@ impl ParkedSet {
 pub(super) async fn keep(worker: Rc<Worker>) {
     loop {
         match poll_fn(|cx| worker.parked_set.poll_woken(&worker.server.local.timers, cx)).await {
-            Ok(woken) => woken.into_iter().for_each(|entry| worker.wake(entry)),
+            Ok(woken) => woken.into_iter().for_each(|(entry, saw_end)| worker.wake(entry, saw_end)),
             Err(error) => {
                 warn!(%error, "silent connections cannot be watched");
                 tokio::time::sleep(listen::PAUSE).await;

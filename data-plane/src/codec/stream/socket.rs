@@ -85,6 +85,15 @@ impl Socket {
         self.fd().is_some_and(|socket| matches!(recv(socket, &mut [0; 1], flags), Ok((_, 1))))
     }
 
+    /// Whether the other end has closed its half, and all that it had sent was read.
+    pub(super) fn has_ended_now(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        self.fd().is_none_or(|socket| match recv(socket, &mut [0; 1], flags) {
+            Ok((_, count)) => count == 0,
+            Err(error) => error != rustix::io::Errno::AGAIN,
+        })
+    }
+
     /// Has its close reset the connection.
     pub(super) fn reset_on_close(&self) {
         // Where the kernel does not know the socket any more, there is nothing to reset.
@@ -247,9 +256,9 @@ mod tests {
             let mut some = [0; 8];
             assert_eq!(socket.read(&mut some).await.unwrap(), 5);
             assert_eq!(&some[..5], b"asked");
-            assert!(socket.is_unwatched() && !socket.has_unread_now());
+            assert!(socket.is_unwatched() && !socket.has_unread_now() && !socket.has_ended_now());
             client.write_all(b"more").unwrap();
-            assert!(socket.has_unread_now());
+            assert!(socket.has_unread_now() && !socket.has_ended_now());
             assert_eq!(socket.read(&mut some).await.unwrap(), 4);
             socket.write_all(b"ans").await.unwrap();
             let rest = [IoSlice::new(b"we"), IoSlice::new(b"red")];
@@ -261,6 +270,7 @@ mod tests {
             assert_eq!(answer, "answered");
             drop(client);
             assert_eq!(socket.read(&mut some).await.unwrap(), 0, "so is its end");
+            assert!(socket.has_ended_now());
         });
     }
 

@@ -24,6 +24,8 @@ pub(super) struct ClientBody<'c, S> {
     asked: Option<Instant>,
     /// Whether its end is watched, even if that needs a registration of the socket.
     is_watched: bool,
+    /// Whether the client has probably gone: the socket is asked before anything is done for it.
+    is_doubted: bool,
     reader: BodyReader,
     /// The part of `100 Continue` that is still to be written; the client waits for it.
     permission: &'static [u8],
@@ -48,12 +50,18 @@ impl<'c, S: Stream> ClientBody<'c, S> {
             timer,
             asked: None,
             is_watched: false,
+            is_doubted: false,
             reader: BodyReader::new(head.framing),
             permission: if is_asked { CONTINUE } else { b"" },
             received: 0,
             abounds: false,
             most: LARGE,
         }
+    }
+
+    /// The client has probably gone.
+    pub(super) fn doubt(&mut self) {
+        self.is_doubted = true;
     }
 
     /// Reads more, into a large buffer if data arrives in volume, and only once it is there: a client that pauses
@@ -272,7 +280,8 @@ impl<S: Stream> RequestBody for ClientBody<'_, S> {
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // Most responses come before it is worth registering the socket for that.
         if !self.is_watched && S::is_unwatched(self.stream) && self.timer.waits_for_tick(&mut self.asked) {
-            return Poll::Pending;
+            let is_over = std::mem::take(&mut self.is_doubted) && S::has_ended(self.stream);
+            return if is_over { Poll::Ready(()) } else { Poll::Pending };
         }
         poll_gone(self.stream, self.input, cx)
     }

@@ -100,17 +100,18 @@ impl Parked {
         }
     }
 
-    /// Continues to serve it, as [`super::serve`] does.
-    pub(crate) fn serve(self, server: Rc<Server>) -> impl Future<Output = Option<Self>> {
+    /// Continues to serve it, as [`super::serve`] does. `saw_end`: its client has closed its half by now, perhaps after a
+    /// request.
+    pub(crate) fn serve(self, server: Rc<Server>, saw_end: bool) -> impl Future<Output = Option<Self>> {
         self.timer().unpark();
         async move {
             match self.0 {
                 Kept::Plain(silent) => {
                     let (silent, socket) = silent.apart();
-                    let session = Session::of_silent(server, silent.with(Socket::from(socket)));
+                    let session = Session::of_silent(server, silent.with(Socket::from(socket)), saw_end);
                     Self::or_http2(session.run().await).await
                 }
-                Kept::Tls(silent) => Self::tls(Session::of_silent(server, silent).run().await),
+                Kept::Tls(silent) => Self::tls(Session::of_silent(server, silent, saw_end).run().await),
                 Kept::Http2(serving) => Self::http2(serving.again().await),
                 Kept::Http2Tls(serving) => Self::http2_tls(serving.again().await),
             }

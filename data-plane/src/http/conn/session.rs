@@ -58,6 +58,8 @@ pub(super) struct Session<S> {
     misplaced: bool,
     /// Whether it was parked, and nothing is known to have arrived since: its timeouts keep running.
     was_silent: bool,
+    /// Whether its client had closed its half when it was woken.
+    saw_end: bool,
     /// Whether its client may not have received all responses although they are sent: it has sent a request before it
     /// had the response to the one before, or one was [`LONG`].
     may_lag: bool,
@@ -97,18 +99,19 @@ impl<S: Stream> Session<S> {
     /// A new connection. `sniff`: HTTP/2 with prior knowledge is allowed.
     pub(super) fn new(server: Rc<Server>, stream: S, peer: Peer, sniff: bool) -> Self {
         let timer = server.local.timers.timer();
-        Self::again(server, Silent { stream, timer, peer, served: 0, sniff, misplaced: false }, false)
+        Self::again(server, Silent { stream, timer, peer, served: 0, sniff, misplaced: false })
     }
 
-    /// A connection that was parked.
-    pub(super) fn of_silent(server: Rc<Server>, silent: Silent<S>) -> Self {
-        Self::again(server, silent, true)
+    /// A connection that was parked. `saw_end`: its client has closed its half by now.
+    pub(super) fn of_silent(server: Rc<Server>, silent: Silent<S>, saw_end: bool) -> Self {
+        Self { was_silent: true, saw_end, ..Self::again(server, silent) }
     }
 
-    fn again(server: Rc<Server>, silent: Silent<S>, was_silent: bool) -> Self {
+    fn again(server: Rc<Server>, silent: Silent<S>) -> Self {
         let Silent { stream, timer, peer, served, sniff, misplaced } = silent;
-        let (input, may_lag) = (BytesMut::new(), false);
-        Self { server, peer, timer, stream, input, sniff, served, misplaced, was_silent, may_lag }
+        let (was_silent, saw_end, may_lag) = (false, false, false);
+        let input = BytesMut::new();
+        Self { server, peer, timer, stream, input, sniff, served, misplaced, was_silent, saw_end, may_lag }
     }
 
     /// A connection of which these bytes were already read.
@@ -292,7 +295,7 @@ impl<S: Stream> Session<S> {
 
     /// Serves one request; returns whether the connection stays open.
     async fn exchange(&mut self, head: Box<RequestHead>) -> bool {
-        let Self { server, peer, timer, stream, input, may_lag, .. } = self;
+        let Self { server, peer, timer, stream, input, may_lag, saw_end, .. } = self;
         timer.bound(server.local.limits.request);
         // For the head as it is stored and as it is sent on.
         let share = server.local.quota.open(REQUEST + 2 * head.size());
@@ -307,6 +310,10 @@ impl<S: Stream> Session<S> {
         let mut client = Client::of(head);
         let by = if client.keep_alive { Closing::Proxy } else { Closing::Client };
         let mut body = ClientBody::new((stream, input), timer, head);
+        // While a worker is behind, most clients that it finds have given up.
+        if std::mem::take(saw_end) || server.local.is_behind.get() {
+            body.doubt();
+        }
         let call = Call { server, timer, peer };
         let Some(mut exchange) = Exchange::new(call, &mut record) else {
             return false;

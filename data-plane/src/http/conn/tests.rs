@@ -79,7 +79,7 @@ impl Fixture {
                     Left::Nothing => return true,
                     Left::Http2(_) => return false,
                     Left::Silent(silent) => {
-                        session = Session::of_silent(Rc::clone(&server), silent.into_silent());
+                        session = Session::of_silent(Rc::clone(&server), silent.into_silent(), false);
                     }
                 }
             }
