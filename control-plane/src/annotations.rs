@@ -100,6 +100,8 @@ pub struct Parsed {
     pub snippets: Vec<String>,
     /// Problems to report to the owner. A [`Severity::Rejected`] one takes the whole Ingress out of service.
     pub faults: Vec<Fault>,
+    /// The fields of rejecting ones that are read after a Secret, with the annotation that names it.
+    pub behind: BTreeMap<String, &'static str>,
 }
 
 /// What hosts and their routes are compiled from.
@@ -190,7 +192,7 @@ fn understood<'a>(
         } else if row.value.status() == Status::Dead && row.bad != Bad::Reject {
             draft.dead();
         } else if has_control_characters(row, text) {
-            draft.fault(Severity::Rejected, format!("expected a single line, got {}", shown(text)));
+            draft.bad_lines(text);
         } else if (is_canary || row.checked_alone)
             && row.bad == Bad::Reject
             && !is_empty

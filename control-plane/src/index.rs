@@ -16,6 +16,7 @@ mod backends;
 mod called;
 mod cause;
 mod classes;
+mod closed;
 mod commit;
 mod deciders;
 mod dirty;
@@ -56,6 +57,7 @@ use self::aliases::Aliases;
 use self::backends::{BackendState, ServiceState};
 use self::called::Callers;
 use self::classes::Classes;
+use self::closed::Closed;
 pub use self::commit::Commit;
 use self::dirty::{Dirty, Touched};
 use self::hosts::HostState;
@@ -199,6 +201,7 @@ pub struct Index {
     namespaces: Namespaces,
     ingresses: Ingresses,
     standing: Standing,
+    closed: Closed,
     /// Boxed, as the backends: up to half of a hash table is unused.
     hosts: HashMap<HostName, Box<HostState>>,
     aliases: Aliases,
@@ -254,6 +257,7 @@ impl Index {
             namespaces: Namespaces::default(),
             ingresses: Ingresses::default(),
             standing: Standing::default(),
+            closed: Closed::default(),
             hosts: HashMap::new(),
             aliases: Aliases::default(),
             callers: Callers::default(),
@@ -319,7 +323,9 @@ impl Index {
         let is_lasting = self.is_lasting(&reference);
         let slot = self.objects.slot(&reference, is_lasting);
         let before = slot.newest().or_else(|| slot.in_use()).cloned();
-        let used = slot.version_in_use().filter(|_| reference.kind == ObjectKind::Ingress).cloned();
+        // One that is closed must not be open again while another version is read.
+        let may_stand = reference.kind == ObjectKind::Ingress && !self.closed.has(&reference.name);
+        let used = slot.version_in_use().filter(|_| may_stand).cloned();
         let is_news = match event {
             Event::Applied { object, location } => {
                 // The object inside a hold was already translated.
@@ -408,7 +414,7 @@ impl Index {
             User::Host(host) => {
                 self.dirty.hosts.insert(host);
             }
-            User::Ingress(name) | User::Coming(name) => {
+            User::Ingress(name) | User::Coming(name) | User::Rejected(name) => {
                 self.dirty.ingresses.insert(name);
             }
             User::Fleet => self.dirty.settings = true,

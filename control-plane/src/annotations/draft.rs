@@ -34,6 +34,8 @@ pub struct Draft<'a> {
     denied: Option<Denial>,
     hosts_denied: Option<Denial>,
     pub(super) faults: Vec<Fault>,
+    /// The fields of faults that are read after a Secret, with the annotation that names it.
+    behind: BTreeMap<String, &'static str>,
     /// What behaves differently from ingress-nginx if the paths are served.
     differences: Vec<(String, Cow<'static, str>)>,
     /// What a server-snippet sets for responses of the hosts.
@@ -64,6 +66,7 @@ impl<'a> Draft<'a> {
             backend: BackendPolicy::default(),
             affinity_mode: None,
             refs: BTreeMap::new(),
+            behind: BTreeMap::new(),
             object,
             annotations,
             now: None,
@@ -222,10 +225,21 @@ impl<'a> Draft<'a> {
 
     /// The value of the current annotation is invalid.
     pub(super) fn bad(&mut self, text: &str) {
-        let Some((Row { value, bad, default, group, unread_beside, behind, .. }, _)) = self.now else {
+        let Some((Row { value, bad, .. }, _)) = self.now else {
             return;
         };
-        let what = format!("expected {}, got {}", value.words(), shown(text));
+        self.bad_for(format!("expected {}, got {}", value.words(), shown(text)), *bad);
+    }
+
+    /// The same of a value of several lines, which always rejects.
+    pub(super) fn bad_lines(&mut self, text: &str) {
+        self.bad_for(format!("expected a single line, got {}", shown(text)), Bad::Reject);
+    }
+
+    fn bad_for(&mut self, what: String, bad: Bad) {
+        let Some((Row { default, group, unread_beside, behind, .. }, _)) = self.now else {
+            return;
+        };
         // An empty one ends the reading, too.
         if let Some(other) = unread_beside.filter(|other| self.has(other)) {
             self.fault(Severity::Warning, format!("{what}: it has no effect beside {other}"));
@@ -237,10 +251,13 @@ impl<'a> Draft<'a> {
             self.fault(Severity::Warning, format!("{what}: it is not read, because {other} names no Secret"));
             return;
         }
+        if let Some((other, _)) = behind {
+            self.behind.insert(self.field(), other);
+        }
         match bad {
             Bad::Reject => self.fault(Severity::Rejected, what),
             Bad::Deny(reach) => {
-                self.deny(*reach, "is not understood");
+                self.deny(reach, "is not understood");
                 self.fault(Severity::Unsupported, format!("{what}: {}", reach.as_str()));
             }
             Bad::DropGroup => {
@@ -283,6 +300,6 @@ impl<'a> Draft<'a> {
         let serving = Serving { is_canary, location, host, of_hosts, tls_name, vhost, denied, hosts_denied };
         let faults = bounded(faults, MOST_FAULTS);
         let affinity_mode = self.affinity_mode;
-        Parsed { serving, backend, affinity_mode, refs, snippets: self.snippets, faults }
+        Parsed { serving, backend, affinity_mode, refs, snippets: self.snippets, faults, behind: self.behind }
     }
 }

@@ -28,8 +28,8 @@ pub struct Row {
     pub checked_alone: bool,
     /// Beside this other one it is not read, not even to reject a bad value (ingress-nginx).
     pub unread_beside: Option<&'static str>,
-    /// It is read after the Secret that this other one names (ingress-nginx), in such a way: where that is no name, access is
-    /// denied, and a bad value rejects nothing.
+    /// It is read after the Secret that this other one names (ingress-nginx), in such a way: where that is no name, or of a
+    /// Secret that cannot be used, access is denied, and a bad value rejects nothing.
     pub behind: Option<(&'static str, IsName)>,
     /// The feature it belongs to, for [`Bad::DropGroup`].
     pub group: &'static str,

@@ -93,6 +93,18 @@ pub fn filled(
 }
 
 impl Referred {
+    /// Whether it is known that there is nothing to be used.
+    pub fn is_unusable(&self) -> bool {
+        match self {
+            Self::Misnamed | Self::Foreign | Self::Outside(_) | Self::Absent | Self::Faulty(_) => true,
+            Self::Awaited
+            | Self::Material(_)
+            | Self::BackendTls { .. }
+            | Self::Headers(_)
+            | Self::Entries(_) => false,
+        }
+    }
+
     /// Why a ConfigMap that an Ingress names is too large: its entries are copied into the Route of each of the Ingress'
     /// hosts.
     ///

@@ -111,6 +111,7 @@ impl Index {
             }
             _ => None,
         };
+        let newest = self.what_is_closed(name).or(newest);
         let standing = newest.as_ref().and_then(|newest| self.what_stands(name, newest));
         let is_newest = standing.is_none();
         let ours = standing.or(newest);
@@ -160,17 +161,20 @@ impl Index {
         }
         let mut all = AllReferred::new();
         for reference in refs() {
-            let site = site(reference.what);
-            let found = match self.out_of_reach(name, reference) {
-                Some(found) => {
-                    self.refer(&site, BTreeSet::new());
-                    found
-                }
-                None => self.what_is_used(&site, reference),
-            };
-            all.insert(reference.what, found);
+            all.insert(reference.what, self.follow(name, &site(reference.what), reference));
         }
         all
+    }
+
+    /// Updates a reference of an Ingress, and returns its target.
+    pub(super) fn follow(&mut self, name: &ObjectName, site: &Site, reference: &Reference) -> Referred {
+        match self.out_of_reach(name, reference) {
+            Some(found) => {
+                self.refer(site, BTreeSet::new());
+                found
+            }
+            None => self.what_is_used(site, reference),
+        }
     }
 
     /// The target of a reference to another namespace that an Ingress may not refer to.

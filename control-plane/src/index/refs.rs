@@ -25,6 +25,8 @@ pub(super) enum User {
     Ingress(ObjectName),
     /// The newest version of an Ingress, until it comes into use.
     Coming(ObjectName),
+    /// The newest version of an Ingress, which is rejected.
+    Rejected(ObjectName),
     /// All proxies: a flag, or a key of the fleet's ConfigMap.
     Fleet,
     /// The pin.

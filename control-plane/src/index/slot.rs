@@ -4,6 +4,7 @@
 //! the one in the hold. A hold that this process did not ask for is what the replicas agreed on, so it is adopted.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::version::Version;
@@ -11,6 +12,7 @@ use crate::compile::allowed::Allowed;
 use crate::event::{Hold, HoldRequest};
 use crate::objects::{Metadata, Object, ObjectRef};
 use crate::problem::{Fault, Problem};
+use crate::reference::Reference;
 
 /// The newest version of an object.
 #[derive(Debug, Default)]
@@ -223,6 +225,12 @@ impl Slot {
             Present::Unknown | Present::Deleted if self.is_lasting => self.last_good(),
             Present::Unknown | Present::Deleted | Present::Unchecked(_) => None,
         }
+    }
+
+    /// The newest version, if it is rejected only for what ingress-nginx reads after Secrets, and those Secrets.
+    pub(super) fn guarded(&self) -> Option<(&Version, BTreeSet<Reference>)> {
+        let Present::Faulty(version, faults) = &self.present else { return None };
+        Some((version, version.guards(faults)?))
     }
 
     /// The newest version, with faults or without.

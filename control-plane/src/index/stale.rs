@@ -24,7 +24,7 @@ impl Index {
                     self.dirty.problems.extend(shown.and_then(|it| it.tls_decided_by().cloned()));
                 }
                 User::Host(_) => {}
-                User::Ingress(name) | User::Coming(name) => {
+                User::Ingress(name) | User::Coming(name) | User::Rejected(name) => {
                     self.dirty.problems.insert(ObjectRef { kind: ObjectKind::Ingress, name });
                 }
                 User::Fleet => self.dirty.settings = true,

@@ -6,6 +6,7 @@ mod called;
 mod canaries;
 mod causes;
 mod classes;
+mod closed;
 mod edits;
 mod endpoints;
 mod errors;

@@ -1,5 +1,6 @@
 //! One version of an object, with what is parsed when it arrives and why it may not be used.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use shared::policy::LocationPolicy;
@@ -9,6 +10,7 @@ use crate::compile::allowed::Allowed;
 use crate::compile::{certificate, endpoints, rejection, route_size, size};
 use crate::objects::Object;
 use crate::problem::{Fault, Severity};
+use crate::reference::Reference;
 
 /// The parsed annotations of most Ingresses, shared: they take 3 kB.
 static NOTHING: LazyLock<Arc<Parsed>> = LazyLock::new(Arc::default);
@@ -40,6 +42,33 @@ impl Version {
         self.parsed.as_ref()
     }
 
+    /// The Secret of an Ingress after which ingress-nginx reads what such a fault is about.
+    fn guard(&self, fault: &Fault) -> Option<&Reference> {
+        let parsed = self.parsed.as_ref().filter(|parsed| parsed.faults.contains(fault))?;
+        let named_by = annotations::field(parsed.behind.get(&fault.field)?);
+        parsed.refs.iter().find(|(_, field)| **field == named_by).map(|(reference, _)| reference)
+    }
+
+    /// The same of all of its faults; `None`: one of them is about something else.
+    pub(super) fn guards(&self, faults: &[Fault]) -> Option<BTreeSet<Reference>> {
+        faults.iter().map(|fault| self.guard(fault).cloned()).collect()
+    }
+
+    /// What it is where none of those Secrets can be used: access is denied, and nothing that was read after them counts.
+    pub(super) fn closed(&self) -> Option<Arc<Parsed>> {
+        let mut parsed = Parsed::clone(self.parsed.as_ref()?);
+        for fault in &mut parsed.faults {
+            if let Some(other) =
+                parsed.behind.get(&fault.field).filter(|_| fault.severity == Severity::Rejected)
+            {
+                fault.severity = Severity::Warning;
+                fault.reason +=
+                    &format!(": it is not read while the Secret that {other} names cannot be used");
+            }
+        }
+        Some(Arc::new(parsed))
+    }
+
     /// Why it is rejected, independent of other objects except the ConfigMap's restrictions.
     pub(super) fn faults(&self, allowed: &Allowed) -> Vec<Fault> {
         let rejected = |fault: &&Fault| fault.severity == Severity::Rejected;
@@ -51,13 +80,11 @@ impl Version {
                 let forbidden = allowed.faults(&ingress.metadata.annotations);
                 let faults = rejection::faults(ingress, location).into_iter().chain(parse_faults);
                 let faults: Vec<_> = faults.chain(forbidden).collect();
-                match &self.parsed {
-                    // The size of what is rejected anyway need not be computed.
-                    Some(parsed) if faults.is_empty() => {
-                        route_size::of_ingress(ingress, parsed).into_iter().collect()
-                    }
-                    _ => faults,
-                }
+                // The size of what is rejected anyway need not be computed.
+                let may_count = faults.iter().all(|fault| self.guard(fault).is_some());
+                let sized = self.parsed.as_ref().filter(|_| may_count);
+                let size = sized.and_then(|parsed| route_size::of_ingress(ingress, parsed));
+                faults.into_iter().chain(size).collect()
             }
             Object::Secret(secret) => {
                 let certificate = || certificate::compile(secret).err();

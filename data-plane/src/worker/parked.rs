@@ -93,7 +93,11 @@ impl ParkedSet {
     }
 
     /// Connections that need a task again, and whether their clients have closed their half.
-    fn poll_woken(&self, timers: &Timers, cx: &mut Context<'_>) -> Poll<io::Result<Vec<(ParkedEntry, bool)>>> {
+    fn poll_woken(
+        &self,
+        timers: &Timers,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Vec<(ParkedEntry, bool)>>> {
         if let Poll::Ready(numbers) = timers.poll_due(cx, WOKEN) {
             let due = numbers.into_iter().filter_map(|number| Some((self.take(number)?, false)));
             return Poll::Ready(Ok(due.collect()));
