@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -527,6 +527,12 @@ async fn a_hold_is_read_back_and_outlives_the_process() {
     world.until(|it| it.is_broken("web")).await;
 
     let mut world = world.restart().await;
+    let kept: Vec<_> = fs::read_dir(world.state.path()).unwrap().flatten().collect();
+    let is_ours = |it: &fs::DirEntry| it.metadata().unwrap().permissions().mode() & 0o077 == 0;
+    assert!(
+        !kept.is_empty() && kept.iter().all(is_ours),
+        "a hold may name what its owner keeps to himself: {kept:?}"
+    );
     assert_eq!(world.held["Ingress default/web"].object, object);
     assert!(world.is_broken("web"), "that the file had it is on record too");
     world.holds.send(HoldRequest::Erase(name)).await.unwrap();

@@ -44,6 +44,14 @@ fn request(method: &[u8], path: &[u8], fields: &[u8]) -> Vec<u8> {
     [&head.concat()[..], &field(0, b":authority", b"a.test"), fields].concat()
 }
 
+/// One whose scheme is empty.
+fn without_scheme() -> Vec<u8> {
+    let whole = request(b"GET", b"/malformed", b"");
+    let [scheme, none] = [b"http" as &[u8], b""].map(|it| field(0, b":scheme", it));
+    let at = whole.windows(scheme.len()).position(|it| it == scheme).unwrap();
+    [&whole[..at], &none, &whole[at + scheme.len()..]].concat()
+}
+
 /// Malformed requests, each with a field that h2 cannot represent.
 fn malformed() -> Vec<Vec<u8>> {
     let behind = [
@@ -67,6 +75,7 @@ fn malformed() -> Vec<Vec<u8>> {
         request(b"GET", b"/ \xe9", b""),
         request(b"G T", b"/malformed", b""),
         request(b"", b"/malformed", b""),
+        without_scheme(),
         [field(0x40, b":status", b"20"), request(b"GET", b"/malformed", b"")].concat(),
         [field(0x40, b":protocol", b"\xff"), request(b"GET", b"/malformed", b"")].concat(),
     ]);

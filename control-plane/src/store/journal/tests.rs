@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt as _;
+
 use shared::delta::Delta;
 use shared::entry::Entry;
 use shared::kind::{Kind, ResourceKey};
@@ -68,6 +70,8 @@ fn a_restart_remembers() {
     }
     let before = roots(&published);
     stop(store, dir.path(), 3);
+    let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "it tells what tenants changed");
 
     // The same state again is the same version, not one more.
     let (mut store, published) = start(dir.path());

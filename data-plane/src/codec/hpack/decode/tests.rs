@@ -113,7 +113,7 @@ fn the_static_table_is_the_one_of_the_appendix() {
 
 #[test]
 fn what_is_malformed_is_stored_like_the_rest() {
-    let bad: [(&[u8], &[u8]); 30] = [
+    let bad: [(&[u8], &[u8]); 31] = [
         (b"X-Up", b"a"),
         (b"", b"a"),
         (b"x\x01y", b"a"),
@@ -141,6 +141,7 @@ fn what_is_malformed_is_stored_like_the_rest() {
         (b":method", b"G T"),
         (b":method", b""),
         (b":scheme", b"ht:tp"),
+        (b":scheme", b""),
         (b":authority", b"a b"),
         (b":path", b""),
         (b":protocol", b"\xff"),
