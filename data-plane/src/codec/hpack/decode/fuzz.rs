@@ -84,13 +84,13 @@ impl Compared {
         // Nobody asks this of a field that has no room.
         if size <= most {
             assert_eq!(block.is_malformed(), is_malformed, "{truth:?}");
+            assert_eq!(block.has_pseudo(), !pseudo.is_empty(), "{truth:?}");
             let status = pseudo.get(&(Pseudo::Status as u8));
             assert_eq!(block.is_no_request(), is_malformed || status.is_some(), "{truth:?}");
             let status = status.filter(|_| !is_malformed && pseudo.len() == 1).copied().flatten();
             let text = |status: u16| status.to_string().into_bytes();
             assert_eq!(block.status().map(text).as_deref(), status, "{truth:?}");
         }
-        assert_eq!(block.has_pseudo(), !pseudo.is_empty());
         assert_eq!(block.fields().collect::<Vec<_>>(), fields);
         for (which, _) in PSEUDO {
             assert_eq!(block.pseudo(which), pseudo.get(&(which as u8)).copied().flatten(), "{which:?}");
