@@ -60,6 +60,8 @@ impl Port {
         if let Some(socket) = self.sockets.get(worker) {
             // Fails if it does not listen, which is fine.
             let _ = socket.shutdown(Shutdown::Read);
+            // Its service may come back, and its clients: see `Queue::rest`.
+            let _ = socket.detach_filter();
         }
     }
 
