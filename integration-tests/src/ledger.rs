@@ -298,7 +298,12 @@ fn ledgers() -> MutexGuard<'static, BTreeMap<u64, Weak<Mutex<Book>>>> {
 
 /// Records that an origin saw a request. Returns whether it belongs to a ledger.
 pub(crate) fn saw(seen: &Seen, by: &str) -> bool {
-    let number = seen.header(FIELD).and_then(|field| field.split_once('.'));
+    seen.header(FIELD).is_some_and(|number| heard(number, by))
+}
+
+/// The same for a message of a WebSocket, whose text is the number.
+pub(crate) fn heard(number: &str, by: &str) -> bool {
+    let number = number.split_once('.');
     let number = number.and_then(|(ledger, number)| Some((ledger.parse().ok()?, number.parse().ok()?)));
     let Some((ledger, number)) = number else {
         return false;

@@ -157,6 +157,7 @@ fn echo_websocket(mut reader: impl Read, mut stream: TcpStream, name: &str) -> i
     );
     stream.write_all(head.as_bytes())?;
     while let Ok(text) = websocket::read_blocking(&mut reader) {
+        ledger::heard(&text, name);
         stream.write_all(&websocket::server_frame(&format!("{name}: {text}")))?;
     }
     stream.shutdown(Shutdown::Write)?;

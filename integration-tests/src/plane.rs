@@ -366,8 +366,12 @@ impl DataPlane {
         if scheme == "http" {
             flags.push("--insecure".into());
         }
-        let said = further.iter().position(|flag| *flag == "--http").and_then(|at| further.get(at + 1));
-        let http = said.map_or(http, |said| said.parse().expect("an address"));
+        let said = |flag: &str| {
+            let at = further.iter().position(|it| *it == flag)?;
+            further.get(at + 1)
+        };
+        let http = said("--http").map_or(http, |said| said.parse().expect("an address"));
+        let https = said("--https").map_or(https, |said| said.parse().expect("an address"));
         let own = |flag: &str| !further.contains(&format!("--{flag}").as_str());
         for (flag, address) in [("http", http), ("https", https), ("admin", admin), ("health", health)]
             .into_iter()
@@ -375,8 +379,7 @@ impl DataPlane {
         {
             flags.extend([format!("--{flag}").into(), address.to_string().into()]);
         }
-        let said = further.iter().position(|flag| *flag == "--state-dir").and_then(|at| further.get(at + 1));
-        let state = said.map_or_else(|| folder.path().join("state"), PathBuf::from);
+        let state = said("--state-dir").map_or_else(|| folder.path().join("state"), PathBuf::from);
         if own("state-dir") {
             flags.extend(["--state-dir".into(), state.clone().into()]);
         }

@@ -1,18 +1,18 @@
 //! Steady requests during changes, each recorded on a [`Ledger`].
 
+mod wire;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use test_kit::Answer;
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::client::{Connection, h2};
 use crate::eventually::eventually;
-use crate::ledger::{FIELD, Ledger, Summary};
+use crate::ledger::{Ledger, Summary};
+use wire::{Shared, Wire};
 
 /// Delay before a client reconnects after a failure.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -44,8 +44,14 @@ pub struct Question {
 pub enum Protocol {
     /// Kept-alive connections, one request after another.
     Http1,
+    /// A connection for each request.
+    Http1Once,
     /// Prior knowledge, one stream after another.
     Http2,
+    /// Over TLS. Clients that join together share a connection: each has a stream of it in flight.
+    Http2OverTls,
+    /// Each request is a message, which the origin echoes. A client closes its socket after some, and opens another.
+    WebSocket,
 }
 
 impl Question {
@@ -80,9 +86,14 @@ impl Traffic {
 
     /// On a ledger that already defines which origins may answer.
     pub fn start_on(ledger: Ledger, address: SocketAddr, clients: usize, questions: &[Question]) -> Self {
-        let mut it = Self { stop: Arc::default(), ledger, clients: JoinSet::new(), begun: Instant::now() };
+        let mut it = Self::on(ledger);
         it.join(address, clients, Protocol::Http1, questions);
         it
+    }
+
+    /// Without clients.
+    pub fn on(ledger: Ledger) -> Self {
+        Self { stop: Arc::default(), ledger, clients: JoinSet::new(), begun: Instant::now() }
     }
 
     /// As [`Self::start_on`], with this many requests per second in total, whether responses are slow or not.
@@ -93,29 +104,47 @@ impl Traffic {
         clients: u32,
         questions: &[Question],
     ) -> Self {
-        let mut it = Self { stop: Arc::default(), ledger, clients: JoinSet::new(), begun: Instant::now() };
-        let pace = Some(Duration::from_secs(1) * clients / rate);
-        (0..clients)
-            .for_each(|first| it.add(address, Protocol::Http1, questions.into(), first as usize, pace));
+        let mut it = Self::on(ledger);
+        it.join_at(rate, address, clients, Protocol::Http1, questions);
         it
     }
 
     /// Further clients on the same ledger.
     pub fn join(&mut self, address: SocketAddr, clients: usize, protocol: Protocol, questions: &[Question]) {
-        let questions: Arc<[Question]> = questions.into();
-        (0..clients).for_each(|first| self.add(address, protocol, Arc::clone(&questions), first, None));
+        self.add(address, clients, protocol, questions, None);
+    }
+
+    /// The same, with this many requests per second in total.
+    pub fn join_at(
+        &mut self,
+        rate: u32,
+        address: SocketAddr,
+        clients: u32,
+        protocol: Protocol,
+        questions: &[Question],
+    ) {
+        let pace = Duration::from_secs(1) * clients / rate;
+        self.add(address, clients as usize, protocol, questions, Some(pace));
     }
 
     fn add(
         &mut self,
         address: SocketAddr,
+        clients: usize,
         protocol: Protocol,
-        questions: Arc<[Question]>,
-        first: usize,
+        questions: &[Question],
         pace: Option<Duration>,
     ) {
-        let client = Client { address, protocol, connection: None, ledger: self.ledger.clone(), pace };
-        self.clients.spawn(client.run(questions, first, Arc::clone(&self.stop)));
+        let (questions, together) = (Arc::<[Question]>::from(questions), Shared::default());
+        for first in 0..clients {
+            let shared = match protocol {
+                Protocol::Http2OverTls => Arc::clone(&together),
+                _ => Shared::default(),
+            };
+            let ledger = self.ledger.clone();
+            let client = Client { address, protocol, kept: None, shared, ledger, pace };
+            self.clients.spawn(client.run(Arc::clone(&questions), first, Arc::clone(&self.stop)));
+        }
     }
 
     /// Number of requests that were answered correctly.
@@ -161,15 +190,13 @@ impl Traffic {
 struct Client {
     address: SocketAddr,
     protocol: Protocol,
-    connection: Option<Open>,
+    /// A connection of its own, if the server has not announced that it closes it.
+    kept: Option<Wire>,
+    /// Its HTTP/2 connection.
+    shared: Shared,
     ledger: Ledger,
     /// Interval of requests; delayed requests are sent later.
     pace: Option<Duration>,
-}
-
-enum Open {
-    One(Connection<TcpStream>),
-    Two(h2::Connection),
 }
 
 impl Client {
@@ -192,8 +219,8 @@ impl Client {
     async fn ask(&mut self, question: &Question) {
         let Question { host, path, body, answers } = question;
         let what = format!("{} {host}{path} over {:?}", question.method(), self.protocol);
-        let connection = match self.connection().await {
-            Ok(connection) => connection,
+        let wire = match self.wire(host, path).await {
+            Ok(wire) => wire,
             Err(error) => {
                 let number = self.ledger.send(what, host, body, answers);
                 self.ledger.lost(&number, &format_args!("cannot connect: {error}"));
@@ -202,55 +229,29 @@ impl Client {
             }
         };
         let number = self.ledger.send(what, host, body, answers);
-        let mut answered = exchange(connection, question, &number.to_string()).await;
-        // Never written: between the check of the connection and the request the server announced that it closes it.
+        let mut answered = wire.exchange(question, &number.to_string()).await;
+        // Not served: between the check of the connection and the request the server announced that it closes it. If an
+        // origin has seen it all the same, the ledger sees that it is repeated.
         if answered.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotConnected) {
-            answered = match self.connection().await {
-                Ok(connection) => exchange(connection, question, &number.to_string()).await,
+            answered = match self.wire(host, path).await {
+                Ok(wire) => wire.exchange(question, &number.to_string()).await,
                 Err(error) => Err(error),
             };
         }
         match answered {
             Ok((answer, kept)) => {
                 self.ledger.answered(&number, &answer);
-                self.connection = kept;
+                self.kept = kept;
             }
             Err(error) => self.ledger.lost(&number, &error),
         }
     }
 
-    /// The open connection, unless the server has announced that it closes it.
-    async fn connection(&mut self) -> io::Result<Open> {
-        match self.connection.take() {
-            Some(Open::One(kept)) => Ok(Open::One(kept)),
-            Some(Open::Two(kept)) if kept.is_open().await => Ok(Open::Two(kept)),
-            _ => match self.protocol {
-                Protocol::Http1 => Connection::open(self.address).await.map(Open::One),
-                Protocol::Http2 => h2::Connection::plain(self.address).await.map(Open::Two),
-            },
-        }
-    }
-}
-
-/// The answer, and the connection if it is kept.
-async fn exchange(open: Open, question: &Question, number: &str) -> io::Result<(Answer, Option<Open>)> {
-    let Question { host, path, body, .. } = question;
-    match open {
-        Open::One(mut connection) => {
-            let mut head =
-                format!("{} {path} HTTP/1.1\r\nHost: {host}\r\n{FIELD}: {number}\r\n", question.method());
-            if !body.is_empty() {
-                head += &format!("Content-Length: {}\r\n", body.len());
-            }
-            connection.send([head.as_bytes(), b"\r\n", body].concat()).await?;
-            let answer = connection.answer(question.method()).await?;
-            let closes = answer.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
-            Ok((answer, (!closes).then_some(Open::One(connection))))
-        }
-        Open::Two(connection) => {
-            let field = [(FIELD, number)];
-            let answer = connection.request(question.method(), host, path, &field, body).await?;
-            Ok((answer, Some(Open::Two(connection))))
+    /// An open connection for requests of a host; a WebSocket of this path.
+    async fn wire(&mut self, host: &str, path: &str) -> io::Result<Wire> {
+        match self.kept.take() {
+            Some(kept) => Ok(kept),
+            None => Wire::open(self.protocol, self.address, (host, path), &self.shared).await,
         }
     }
 }

@@ -74,8 +74,8 @@ impl Connection {
     /// One request.
     ///
     /// # Errors
-    /// Why there is no response; [`io::ErrorKind::NotConnected`] if the request was never written, because the server
-    /// had already sent GOAWAY (RFC 9113 6.8): it may be retried elsewhere.
+    /// Why there is no response; [`io::ErrorKind::NotConnected`] if the server had already sent GOAWAY and the request
+    /// was not written, or is none of those that it still serves (RFC 9113 6.8): it may be retried elsewhere.
     pub async fn request(
         &self,
         method: &str,
@@ -106,7 +106,7 @@ impl Connection {
             pending().await
         };
         tokio::select! {
-            answered = async { answer(response.await?).await } => answered.map_err(io::Error::other),
+            answered = async { answer(response.await?).await } => answered.map_err(failure),
             never = send => never,
         }
     }
@@ -118,6 +118,14 @@ impl Connection {
     pub async fn get(&self, host: &str, path: &str) -> io::Result<Answer> {
         self.request("GET", host, path, &[], b"").await
     }
+}
+
+/// A server that leaves sends GOAWAY twice: the second one names its last stream once its PING came back. That answer
+/// may overtake a request which was written in the same moment, so this is no fault of the server's.
+fn failure(error: h2::Error) -> io::Error {
+    let has_left = error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR);
+    let kind = if has_left { io::ErrorKind::NotConnected } else { io::ErrorKind::Other };
+    io::Error::new(kind, error)
 }
 
 /// Sends a body as the server accepts it. If something stops that, the response shows it.
