@@ -17,7 +17,7 @@ use foldhash::quality::RandomState;
 
 use crate::balance::Moment;
 use crate::table::{BackendCell, Endpoint, EndpointSet};
-use crate::upstream::departed::Search;
+use crate::upstream::departed::{Ids, Search};
 use crate::upstream::link::Link;
 use crate::upstream::multiplexed::{Multiplexed, Room, STREAMS};
 use crate::upstream::pool::{Idle, Order, PoolKey, Reusable};
@@ -76,6 +76,8 @@ pub(crate) struct Upstreams<C = Box<Link>> {
     again: u32,
     /// Number of connections that calls shared so far.
     begun: u64,
+    /// For the next search.
+    spare: Ids,
     /// The TLS settings that connections were made with.
     pub(crate) tls_settings: TlsSettings,
 }
@@ -119,6 +121,7 @@ impl<C: Reusable> Upstreams<C> {
             idle,
             again: u32::MAX,
             begun: 0,
+            spare: Ids::default(),
             tls_settings: TlsSettings::default(),
         }
     }
@@ -296,7 +299,7 @@ impl<C: Reusable> Upstreams<C> {
     /// Collects connections that will not be used again, and closes some of them. Called on every tick; each tick
     /// sweeps one part of the backends.
     pub(crate) fn sweep(&mut self, now: Instant) {
-        let Self { order, closing, idle, tls_settings, .. } = self;
+        let Self { order, closing, idle, tls_settings, spare, .. } = self;
         tls_settings.sweep();
         let mut look = SEARCHED_A_TICK;
         self.backends[self.part].retain(|_, backend| {
@@ -306,7 +309,7 @@ impl<C: Reusable> Upstreams<C> {
                 return false;
             };
             backend.renew(&cell);
-            backend.search(&mut look, |pool| closing.extend(pool.drain(order)));
+            backend.search(&mut look, spare, |pool| closing.extend(pool.drain(order)));
             for pool in backend.idle.values_mut() {
                 pool.sweep(order, closing);
             }
@@ -434,18 +437,24 @@ impl<C> Backend<C> {
     }
 
     /// Continues the search for endpoints that have left, looking at `look` endpoints at most, and drops their pools.
-    fn search(&mut self, look: &mut usize, mut close: impl FnMut(&mut Idle<C>)) {
+    fn search(&mut self, look: &mut usize, spare: &mut Ids, close: impl FnMut(&mut Idle<C>)) {
         if self.search.is_none() && std::mem::take(&mut self.changed) {
             let pools = self.idle.keys().chain(self.shared.keys()).map(|(endpoint, _)| *endpoint);
-            self.search = Some(Search::new(Arc::clone(&self.set), pools));
+            self.search = Some(Search::new(Arc::clone(&self.set), pools, std::mem::take(spare)));
         }
-        let Some(departed) = self.search.as_mut().and_then(|search| search.advance(look)) else {
+        let Some(mut departed) = self.search.as_mut().and_then(|search| search.advance(look)) else {
             return;
         };
         self.search = None;
-        if departed.is_empty() {
-            return;
+        if !departed.is_empty() {
+            self.part_with_endpoints(&departed, close);
+            departed.clear();
         }
+        *spare = departed;
+    }
+
+    /// Drops connections to endpoints that have left. Calls on them continue.
+    fn part_with_endpoints(&mut self, departed: &Ids, mut close: impl FnMut(&mut Idle<C>)) {
         self.idle.retain(|(endpoint, _), pool| {
             let stays = !departed.contains(endpoint);
             if !stays {
@@ -453,7 +462,6 @@ impl<C> Backend<C> {
             }
             stays
         });
-        // Calls on them continue.
         self.shared.retain(|(endpoint, _), all| {
             let stays = !departed.contains(endpoint);
             if !stays {

@@ -15,6 +15,8 @@
 
 #[path = "costs/ahead.rs"]
 mod ahead;
+#[path = "costs/churn.rs"]
+mod churn;
 #[path = "costs/clients.rs"]
 mod clients;
 #[path = "costs/counted.rs"]
@@ -168,6 +170,17 @@ fn a_connection_is_begun_served_and_ended_with_few_calls() {
 #[test]
 fn who_asks_nothing_holds_no_more_than_it_did() {
     limits::compare_memory(&idle::held());
+}
+
+#[test]
+fn endpoints_that_change_cost_a_worker_nothing() {
+    churn::costs_nothing(false);
+    churn::takes_no_time();
+}
+
+#[test]
+fn endpoints_that_change_cost_a_worker_that_asks_them_nothing() {
+    churn::costs_nothing(true);
 }
 
 #[test]

@@ -11,6 +11,9 @@ use foldhash::quality::RandomState;
 
 use crate::table::EndpointSet;
 
+/// Ids of endpoints. The sets of a worker take turns: a change of endpoints costs it no allocation.
+pub(super) type Ids = HashSet<u64, RandomState>;
+
 /// A search in progress.
 #[derive(Debug)]
 pub(super) struct Search {
@@ -18,17 +21,19 @@ pub(super) struct Search {
     /// Number of endpoints already looked at.
     place: usize,
     /// Ids that were not found yet.
-    missing: HashSet<u64, RandomState>,
+    missing: Ids,
 }
 
 impl Search {
-    /// Starts a search for these ids in a set.
-    pub(super) fn new(set: Arc<EndpointSet>, ids: impl Iterator<Item = u64>) -> Self {
-        Self { set, place: 0, missing: ids.collect() }
+    /// Starts a search for these ids in a set. `spare`: an empty set of an earlier search.
+    pub(super) fn new(set: Arc<EndpointSet>, ids: impl Iterator<Item = u64>, spare: Ids) -> Self {
+        let mut missing = spare;
+        missing.extend(ids);
+        Self { set, place: 0, missing }
     }
 
     /// Looks at up to `budget` more endpoints, and reduces it accordingly. Returns the ids that have left, at the end.
-    pub(super) fn advance(&mut self, budget: &mut usize) -> Option<HashSet<u64, RandomState>> {
+    pub(super) fn advance(&mut self, budget: &mut usize) -> Option<Ids> {
         while *budget > 0 {
             let rest = self.set.list.rest(self.place);
             let some = rest.len().min(*budget);

@@ -15,6 +15,7 @@ use shared::resource::{
 };
 use test_kit::ports::refusing;
 
+use super::churn;
 use super::counted::{self, Allocated};
 use super::harness::{self, PATIENCE, Proxy, eventually, to};
 
@@ -48,10 +49,12 @@ pub(crate) enum Scene {
     Calls,
     /// A TCP service.
     Sessions,
+    /// [`churn::SERVICES`], whose endpoints change.
+    Churn,
 }
 
 impl Scene {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Plain,
         Self::Logged,
         Self::Policies,
@@ -60,6 +63,7 @@ impl Scene {
         Self::Services,
         Self::Calls,
         Self::Sessions,
+        Self::Churn,
     ];
 
     /// `port` is that of a TCP service.
@@ -118,6 +122,7 @@ impl Scene {
                     TcpStream::connect((Ipv4Addr::LOCALHOST, service.port)).is_ok()
                 });
             }
+            Self::Churn => churn::set_up(proxy, endpoint),
             Self::Many => many(proxy, HOSTS, |_| "echo".to_owned()),
             Self::Routes => many(proxy, ROUTES, |_| "echo".to_owned()),
             Self::Services => {
@@ -219,8 +224,13 @@ impl Looked {
 
     /// The allocations of its worker so far, and the bytes held by the process.
     pub(crate) fn allocated(&mut self) -> Allocated {
-        self.line.write_all(&[0]).unwrap();
-        let mut numbers = [[0; 8]; 3];
+        self.changed(0)
+    }
+
+    /// The same, after the endpoints of so many Services have changed ([`Scene::Churn`], [`churn::FIRST`]).
+    pub(crate) fn changed(&mut self, changes: u8) -> Allocated {
+        self.line.write_all(&[changes]).unwrap();
+        let mut numbers = [[0; 8]; 4];
         self.line.read_exact(numbers.as_flattened_mut()).unwrap();
         Allocated::from_bytes(numbers)
     }
@@ -287,7 +297,12 @@ pub(crate) fn serve() {
     let hello = [ports[0], ports[1], worker(), ports[2]];
     line.write_all(hello.map(u32::to_ne_bytes).as_flattened()).unwrap();
     counted::stand_aside();
-    while line.read_exact(&mut [0]).is_ok() {
+    let (mut changes, mut made) = ([0], 0);
+    while line.read_exact(&mut changes).is_ok() {
+        for _ in 0..changes[0] % churn::FIRST {
+            churn::change(&mut proxy, endpoint, made, changes[0] >= churn::FIRST);
+            made += 1;
+        }
         // Like the control thread's tick: drops what no worker uses any more.
         proxy.writer.collect();
         line.write_all(counted::so_far().to_bytes().as_flattened()).unwrap();
