@@ -10,7 +10,7 @@ use integration_tests::grpc::Inspect;
 use integration_tests::objects::{self, Edit};
 use integration_tests::subscriber::{State, Subscriber};
 use integration_tests::{
-    ClusterSite, ControlPlane, DataPlane, FolderSite, Question, Source, Traffic, eventually,
+    ClusterSite, ControlPlane, DataPlane, FolderSite, Ledger, Question, Source, Traffic, eventually,
 };
 use serde_json::{Value, json};
 use shared::kind::Lane;
@@ -45,13 +45,19 @@ async fn an_undecodable_ingress_harms_no_neighbour() {
     site.route("web", "a.test", &one).await;
 
     let broken = undecodable(site.ingress("broken", "broken.test", &[("/", "one")]));
-    let traffic = Traffic::start(site.proxy.http(), 1, &[Question::new("a.test", "/", &["one", "two"])]);
+    let ledger = Ledger::new();
+    [&one, &two].iter().for_each(|origin| ledger.endpoints(origin.name(), &[origin.name()]));
+    ledger.routes("a.test", "one");
+    let traffic = Traffic::start_on(ledger, site.proxy.http(), 1, &[Question::moving("a.test", "/")]);
     cluster.put_into_etcd("/registry/ingress/undecodable/broken", &broken).await;
     rejected(&site.control.inspect().await, "Ingress undecodable/broken").await;
     site.proxy.answers("broken.test", "/", 404).await;
 
     // The watch lives: the neighbour is still served, and its changes arrive.
+    traffic.ledger().routes("a.test", "two");
     site.route("web", "a.test", &two).await;
+    traffic.shows("a.test").await;
+    traffic.goes_on("nobody is sent to the one before", 50).await;
     traffic.stop().await.assert_clean();
     // Nor does it prevent a control plane from starting.
     let fresh = ControlPlane::start(&Source::namespace(cluster, "undecodable")).await;

@@ -5,7 +5,7 @@
 use integration_tests::faults::Relay;
 use integration_tests::site::{ingress, slice};
 use integration_tests::subscriber::{State, Subscriber};
-use integration_tests::{DataPlane, FolderSite, Origin, Question, Traffic, eventually};
+use integration_tests::{DataPlane, FolderSite, Ledger, Origin, Question, Traffic, eventually};
 use shared::kind::Lane;
 use shared::proto::config::lane_start::Mode;
 
@@ -170,24 +170,30 @@ async fn a_proxy_outlives_its_control_plane_and_a_cut_stream() {
     site.route("web", "a.test", &one).await;
     let relay = Relay::start(site.control.listen()).await;
     let proxy = DataPlane::start(relay.address()).await;
-    let traffic = Traffic::start(proxy.http(), 2, &[Question::new("a.test", "/", &["one", "two"])]);
     let names = [&one, &two];
+    let ledger = Ledger::new();
+    names.iter().for_each(|origin| ledger.endpoints(origin.name(), &[origin.name()]));
+    ledger.routes("a.test", one.name());
+    let traffic = Traffic::start_on(ledger, proxy.http(), 2, &[Question::moving("a.test", "/")]);
     for round in 0..6 {
         relay.refuse(true);
         relay.cut();
         let target = names[(round + 1) % 2];
+        traffic.ledger().routes("a.test", target.name());
         site.folder.apply(&ingress("web", "a.test", &[("/", target.name())]));
         site.proxy.serves("a.test", "/", target.name()).await;
         proxy.serves("a.test", "/", names[round % 2].name()).await;
         relay.refuse(false);
-        proxy.serves("a.test", "/", target.name()).await;
+        // From here on the one before may not answer.
+        traffic.shows("a.test").await;
     }
     let mut site = site;
     site.control.kill();
     traffic.goes_on("requests go on without a control plane", 200).await;
+    traffic.ledger().endpoints("one", &["two"]);
     site.folder.apply(&slice("one", &[two.address()]));
     site.control.resume().await;
-    proxy.serves("a.test", "/", "two").await;
+    traffic.shows("a.test").await;
     site.control.inspect().await.in_sync(2).await;
     traffic.stop().await.assert_clean();
 }

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -378,24 +379,52 @@ fn a_client_that_ends_its_half_of_tls_alone_is_answered() {
     assert!(!matches!(client.0.read(&mut [0]), Ok(1..)), "as in nginx");
 }
 
+/// Each is sent once, reaches one endpoint, and is answered by that one; and those that are sent after a change do not
+/// reach who has left.
 #[test]
 fn no_request_is_lost_while_endpoints_change() {
-    let origins = [Origin::says("one"), Origin::says("two"), Origin::says("three")];
+    const ALL: [&str; 3] = ["one", "two", "three"];
+    // The first slice gets the address of one of them in turn, and the slice after that one's is removed.
+    const LEFT: [&[&str]; 3] = [&["one", "three"], &["two"], &["two", "three"]];
+    let origins = ALL.map(Origin::says);
     let addresses = origins.each_ref().map(|origin| origin.address);
     let mut proxy = Proxy::serving(Limits::default(), &addresses);
     let mut clients: Vec<Client> = (0..4).map(|_| Client::new(proxy.http)).collect();
+    let mut ledger = Vec::new();
     for round in 0..300 {
-        // One closes, another takes its place.
-        let left = round % 3;
-        proxy.endpoints("echo", &[addresses[left]]);
-        proxy.remove_endpoint("echo", (left + 1) % 3);
-        for client in &mut clients {
-            let response = client.ask("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 2\r\n\r\nhi");
-            assert_eq!(response.status, 200, "{round}");
+        let target = |number: usize| format!("/{round}/{number}");
+        let send = |client: &mut Client, number| {
+            client.send(format!(
+                "POST {} HTTP/1.1\r\nHost: a.test\r\nContent-Length: 2\r\n\r\nhi",
+                target(number)
+            ));
+        };
+        // Half of them are under way while it changes.
+        let (early, late) = clients.split_at_mut(2);
+        early.iter_mut().enumerate().for_each(|(number, client)| send(client, number));
+        proxy.endpoints("echo", &[addresses[round % 3]]);
+        proxy.remove_endpoint("echo", (round + 1) % 3);
+        late.iter_mut().enumerate().for_each(|(number, client)| send(client, 2 + number));
+        for (number, client) in clients.iter_mut().enumerate() {
+            let response = client.receive(false).unwrap_or_else(|| panic!("no answer to {}", target(number)));
+            assert_eq!(response.status, 200, "{}", target(number));
+            let permitted = if number < 2 { &ALL } else { LEFT[round % 3] };
+            assert!(permitted.contains(&response.text()), "{}: {}", target(number), response.text());
+            ledger.push((target(number), response.text().to_owned()));
         }
         proxy.endpoints("echo", &addresses);
     }
-    assert_eq!(origins.iter().map(|origin| origin.seen().len()).sum::<usize>(), 1200);
+    let mut seen = BTreeMap::<String, Vec<&str>>::new();
+    for (origin, name) in origins.iter().zip(ALL) {
+        for request in origin.seen() {
+            assert_eq!(request.body, b"hi");
+            seen.entry(request.target).or_default().push(name);
+        }
+    }
+    for (target, by) in ledger {
+        assert_eq!(seen.remove(&target), Some(vec![&*by]), "{target}");
+    }
+    assert_eq!(seen, BTreeMap::new(), "seen, and never sent");
 }
 
 /// The end of a new connection is not watched at once.
