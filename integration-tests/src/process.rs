@@ -22,6 +22,7 @@ pub enum Signal {
     Kill,
     Stop,
     Cont,
+    Usr1,
 }
 
 impl Signal {
@@ -32,6 +33,7 @@ impl Signal {
             Self::Kill => "KILL",
             Self::Stop => "STOP",
             Self::Cont => "CONT",
+            Self::Usr1 => "USR1",
         }
     }
 }

@@ -3,7 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::fs;
 use std::net::Ipv6Addr;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use integration_tests::client::{self, Connection, tls};
@@ -11,7 +14,7 @@ use integration_tests::objects::{self, Edit};
 use integration_tests::origin::Script;
 use integration_tests::process::Signal;
 use integration_tests::site::{NAMESPACE, ingress, slice};
-use integration_tests::{FolderSite, Origin, Protocol, Question, Traffic, ports};
+use integration_tests::{FolderSite, Origin, Protocol, Question, Traffic, eventually, ports};
 use serde_json::json;
 use test_kit::certificates;
 
@@ -109,7 +112,7 @@ async fn ending_loses_no_request() {
     assert_eq!(idle.get("a.test", "/").await.unwrap().status, 200);
     let mut busy = Connection::open(site.proxy.http()).await.unwrap();
     busy.send("GET /busy HTTP/1.1\r\nHost: a.test\r\n\r\n").await.unwrap();
-    integration_tests::eventually("the origin has the request", || async {
+    eventually("the origin has the request", || async {
         if one.seen().last().is_some_and(|seen| seen.target == "/busy") { Ok(()) } else { Err("not yet") }
     })
     .await;
@@ -176,10 +179,53 @@ async fn leaving_serves_new_connections_for_its_whole_grace() {
 async fn the_access_log_has_a_line_a_request() {
     let (site, _one) = site().await;
     client::get(site.proxy.http(), "a.test", "/in-the-log?q=1").await.unwrap();
-    integration_tests::eventually("the line is written", || async {
+    eventually("the line is written", || async {
         let log = site.proxy.access_log();
         let line = log.lines().find(|line| line.contains("\"GET /in-the-log?q=1 HTTP/1.1\" 200 "));
         line.map(str::to_owned).ok_or_else(|| log.clone())
+    })
+    .await;
+}
+
+/// As logrotate does it. No line is lost, whichever of both files it is in.
+#[tokio::test]
+async fn a_renamed_access_log_is_opened_again_by_a_signal() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let [log, renamed] = ["access.log", "access.log.1"].map(|name| folder.path().join(name));
+    let mut site = FolderSite::start_with(&[], &[], &["--access-log", log.to_str().unwrap()]).await;
+    let one = site.origin("one").await;
+    site.route("web", "a.test", &one).await;
+    let http = site.proxy.http();
+    let ask = async |path: &str| assert_eq!(client::get(http, "a.test", path).await.unwrap().status, 200);
+    // How often a request is in a file.
+    let lines = |file: &Path, path: &str| {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        text.matches(&format!("\"GET {path} HTTP/1.1\" 200 ")).count()
+    };
+    ask("/before").await;
+    fs::rename(&log, &renamed).unwrap();
+    ask("/renamed").await;
+    eventually("both are in the renamed file", || async {
+        let both = ["/before", "/renamed"].map(|path| lines(&renamed, path));
+        if both == [1, 1] { Ok(()) } else { Err(both) }
+    })
+    .await;
+    assert!(!log.exists(), "nobody has asked for a new one");
+    site.proxy.process().signal(Signal::Usr1);
+    let asked = AtomicUsize::new(0);
+    let path = |number: usize| format!("/after-{number}");
+    eventually("a new file has the newest line", || async {
+        let number = asked.fetch_add(1, Ordering::Relaxed);
+        ask(&path(number)).await;
+        if lines(&log, &path(number)) == 1 { Ok(()) } else { Err(number) }
+    })
+    .await;
+    assert_eq!(site.proxy.process().ended(), None);
+    eventually("each line is in one of both", || async {
+        let all = (0..asked.load(Ordering::Relaxed))
+            .map(|number| lines(&log, &path(number)) + lines(&renamed, &path(number)));
+        let all: Vec<_> = all.collect();
+        if all.iter().all(|times| *times == 1) { Ok(()) } else { Err(all) }
     })
     .await;
 }
