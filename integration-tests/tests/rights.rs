@@ -5,11 +5,14 @@
 use std::time::Duration;
 
 use integration_tests::api::Api;
+use integration_tests::client::{self, tls};
 use integration_tests::faults::Relay;
+use integration_tests::objects::{self, Edit};
 use integration_tests::{
-    ClusterSite, ControlPlane, DataPlane, Source, client, eventually_within, helm, ports,
+    ClusterSite, ControlPlane, DataPlane, Source, eventually, eventually_within, helm, ports,
 };
 use serde_json::{Value, json};
+use test_kit::certificates;
 
 const HOST: &str = "a.test";
 /// What was allowed is taken for forbidden after 30 s, and its watches are retried for some seconds before.
@@ -138,4 +141,130 @@ async fn decisions_that_may_not_be_read_stop_nothing_and_that_is_said() {
     site.proxy.serves("more.test", "/", "one").await;
     let ready = client::page(&site.control.admin(), "/readyz").await.unwrap();
     assert!(ready.status == 200 && ready.text().contains("secrets is forbidden"), "{}", ready.text());
+}
+
+/// The chart's roles for the cluster, without the right to get a Secret: they may be listed, and their metadata watched.
+fn roles_without_get_of_secrets() -> Vec<Value> {
+    let mut roles = helm::rights(&[]);
+    roles.retain(|it| it["kind"] == "ClusterRole");
+    for rules in roles.iter_mut().map(|role| role["rules"].as_array_mut().unwrap()) {
+        for rule in std::mem::take(rules) {
+            let (secrets, others): (Vec<Value>, Vec<Value>) =
+                rule["resources"].as_array().unwrap().iter().cloned().partition(|it| it == "secrets");
+            if !others.is_empty() {
+                rules.push(rule.clone().with("/resources", others.into()));
+            }
+            let mut verbs = rule["verbs"].as_array().unwrap().clone();
+            verbs.retain(|verb| verb != "get");
+            if !secrets.is_empty() && !verbs.is_empty() {
+                rules.push(rule.with("/resources", secrets.into()).with("/verbs", verbs.into()));
+            }
+        }
+    }
+    roles
+}
+
+fn certificate(name: &str, host: &str) -> Value {
+    let (certificate, key) = certificates::self_signed(&[host, &format!("{name}.test")]);
+    objects::tls_secret("shop", name, &certificate, &key)
+}
+
+/// A proxy presents this Secret's certificate, or that of nobody's Secret.
+async fn presents(proxy: &DataPlane, host: &str, name: Option<&str>) {
+    eventually_within(SOON, &format!("{host} has the certificate of {name:?}"), || async {
+        let (answer, names) = tls::get(proxy.https(), host, "/").await.map_err(|error| error.to_string())?;
+        let is_it = match name {
+            Some(name) => names.contains(&format!("{name}.test")),
+            None => !names.iter().any(|name| name == host),
+        };
+        if answer.status == 200 && is_it { Ok(()) } else { Err(format!("{} with {names:?}", answer.status)) }
+    })
+    .await;
+}
+
+/// That Secrets may not be read is no reason to serve without them, nor to wait for the others.
+#[tokio::test]
+async fn certificates_that_may_not_be_read_are_kept_and_who_starts_without_them_is_not_ready() {
+    let (cluster, api) = helm::cluster(&[]).await;
+    let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
+    let own = ["--pod-namespace", "firth", "--settle=0s"];
+    let mut site = ClusterSite::start_with(&cluster, "shop", &source, &own).await;
+    let one = site.origin("one").await;
+    let web = |secret: &str| {
+        let tls = json!([{"hosts": [HOST], "secretName": secret}]);
+        site.ingress("web", HOST, &[("/", "one")]).with("/spec/tls", tls)
+    };
+    let [first, second] = [web("first"), web("second")];
+    // One that is not there is no secret that could not be read.
+    let absent = json!([{"hosts": ["absent.test"], "secretName": "absent"}]);
+    api.apply_all(&[
+        certificate("first", HOST),
+        first,
+        site.ingress("absent", "absent.test", &[("/", "one")]).with("/spec/tls", absent),
+    ])
+    .await;
+    presents(&site.proxy, HOST, Some("first")).await;
+    presents(&site.proxy, "absent.test", None).await;
+
+    api.apply_all(&roles_without_get_of_secrets()).await;
+    let account = Api::new(&cluster.kubeconfig_of_account()).await;
+    let path = "/api/v1/namespaces/shop/secrets/first";
+    eventually("it may not be read any more", || async {
+        let read = account.text(path).await;
+        if read.is_err() { Ok(()) } else { Err("it may be read") }
+    })
+    .await;
+    // The Host changes and the certificate does not, while it cannot be read; all others go on.
+    api.apply_all(&[certificate("second", HOST), second]).await;
+    let inspect = site.control.inspect().await;
+    eventually_within(SOON, "it is said", || async {
+        let problems = inspect.problems().await.map_err(|status| status.to_string())?;
+        let words =
+            "Secret shop/second could not be read and is retried; its previous certificate stays in use";
+        let is_said = problems.iter().any(|it| it.object == "Ingress shop/web" && it.reason.contains(words));
+        if is_said { Ok(()) } else { Err(format!("{problems:?}")) }
+    })
+    .await;
+    site.route("more", "more.test", &one).await;
+    presents(&site.proxy, HOST, Some("first")).await;
+    // A newer version of what it has cannot be read either.
+    api.apply(&certificate("first", HOST)).await;
+
+    let mut fresh = ControlPlane::spawn(&source, &own);
+    fresh.waits_for("waiting for objects that others refer to: ").await;
+    fresh.waits_for("Secret shop/second (").await;
+    fresh.waits_for("secrets \"second\" is forbidden").await;
+    let mut late = DataPlane::spawn(fresh.listen(), &[]);
+    // A proxy of both goes to that one when the first is gone, and keeps what it has.
+    let both = format!("http://{},http://{}", site.control.listen(), fresh.listen());
+    let proxy = DataPlane::start_with(site.control.listen(), &["--control-plane", &both]).await;
+    presents(&proxy, HOST, Some("first")).await;
+    site.control.kill();
+    proxy.logs(&fresh.listen().to_string()).await;
+    for _ in 0..20 {
+        presents(&proxy, HOST, Some("first")).await;
+        let ready = client::page(&late.health(), "/readyz").await.unwrap();
+        assert_eq!((ready.status, late.process().ended()), (503, None), "{}", ready.text());
+        fresh.waits_for("waiting for objects that others refer to: ").await;
+    }
+
+    api.apply_all(&roles_without(&[])).await;
+    // That one Secret is not there keeps nobody waiting.
+    fresh.serves().await;
+    for proxy in [&proxy, &late] {
+        presents(proxy, HOST, Some("second")).await;
+        presents(proxy, "absent.test", None).await;
+    }
+}
+
+/// Neither is one who may not list them, though nothing that is read refers to one.
+#[tokio::test]
+async fn who_starts_and_may_not_list_secrets_is_not_ready() {
+    let (cluster, api) = helm::cluster(&[]).await;
+    api.apply_all(&roles_without(&["secrets"])).await;
+    let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
+    let mut control = ControlPlane::spawn(&source, &["--pod-namespace", "firth"]);
+    control.waits_for("waiting for Secret. Grant get, list and watch: secrets is forbidden: User ").await;
+    api.apply_all(&roles_without(&[])).await;
+    control.serves().await;
 }
