@@ -4,7 +4,7 @@
 //! Other tests say that a value takes effect, or what a few values mean. Only this one notices a row that sets the field of
 //! another one, the opposite, or a wrong number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::{env, fs};
@@ -34,6 +34,69 @@ writes the file: read its lines before you commit them.";
 /// Values that no sample stands for: those of a row's grammar are what it takes, and these mean something else to this row.
 const MORE: [(&str, &str); 3] =
     [("backend-protocol", "GRPCS"), ("permanent-redirect-code", "308"), ("temporal-redirect-code", "307")];
+
+/// Policies, and the parts of `effects.txt` with their fields.
+const POLICIES: [(&str, &[&str]); 3] = [
+    ("LocationPolicy", &["location", "defaults"]),
+    ("HostPolicy", &["host"]),
+    ("BackendPolicy", &["backend", "backends"]),
+];
+
+/// Fields that no sample of an annotation or a key sets, and what sets them instead. A new field has a row with samples;
+/// it is listed here only if it cannot have one, and then other tests say what sets it.
+const OTHERWISE: [(&str, &[&str]); 4] = [
+    (
+        "directives of snippets, which are no words of a grammar: index/tests/snippets.rs, annotations/snippets",
+        &[
+            "HostPolicy.shortcuts",
+            "LocationPolicy.chunked_transfer_encoding",
+            "LocationPolicy.error_answers",
+            "LocationPolicy.fleet_header_changes",
+            "LocationPolicy.global_auth_answers",
+            "LocationPolicy.global_auth_proxy_set_headers",
+            "LocationPolicy.hide_headers_beside",
+            "LocationPolicy.host_error_answers",
+            "LocationPolicy.host_header_changes",
+            "LocationPolicy.host_intercept_errors",
+            "LocationPolicy.host_real_ip",
+            "LocationPolicy.host_shortcuts",
+            "LocationPolicy.host_variables",
+            "LocationPolicy.intercept_errors",
+            "LocationPolicy.internal",
+            "LocationPolicy.limit_in_progress",
+            "LocationPolicy.limit_requests",
+            "LocationPolicy.lists_go_on",
+            "LocationPolicy.outer_allowlist",
+            "LocationPolicy.outer_denylist",
+            "LocationPolicy.outer_lists_follow",
+            "LocationPolicy.own_real_ip",
+            "LocationPolicy.proxy_cookie_flags",
+            "LocationPolicy.real_ip",
+            "LocationPolicy.request_headers",
+            "LocationPolicy.shortcuts",
+            "LocationPolicy.substitutions",
+            "LocationPolicy.told_headers",
+            "LocationPolicy.variables",
+        ],
+    ),
+    (
+        "the content of a ConfigMap that is referred to, which a sample only names: index/tests/headers.rs",
+        &[
+            "LocationPolicy.add_headers",
+            "LocationPolicy.custom_headers",
+            "LocationPolicy.fastcgi_params",
+            "LocationPolicy.proxy_set_headers",
+        ],
+    ),
+    (
+        "flags of the control plane: index/settings.rs, app/flags.rs",
+        &["LocationPolicy.health_check_path", "LocationPolicy.request_metrics"],
+    ),
+    (
+        "what the Ingresses of a host say together: compile/host.rs, index/tests/restrictions.rs",
+        &["HostPolicy.backend_tls", "HostPolicy.regex", "LocationPolicy.root_issues_none"],
+    ),
+];
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| DescriptorPool::decode(DESCRIPTORS).unwrap());
 
@@ -139,4 +202,25 @@ fn each_value_has_the_effects_that_are_written_down() {
     let lines: String =
         gone.map(|line| format!("- {line}\n")).chain(new.map(|line| format!("+ {line}\n"))).collect();
     assert!(written == now, "{ADVICE}\n{lines}");
+}
+
+/// A field that nothing sets, or that nobody has looked at, is not forgotten.
+#[test]
+fn each_field_of_a_policy_has_a_sample_or_is_set_otherwise() {
+    let page = page();
+    let mut otherwise: BTreeSet<&str> = OTHERWISE.iter().flat_map(|(_, fields)| *fields).copied().collect();
+    for (policy, parts) in POLICIES {
+        for field in POOL.get_message_by_name(&format!("firth.config.v1.{policy}")).unwrap().fields() {
+            let name = format!("{policy}.{}", field.name());
+            let has_sample = parts.iter().any(|part| page.contains(&format!(" {part}.{} ", field.name())));
+            match (has_sample, otherwise.remove(&*name)) {
+                (true, true) => panic!("{name} has a sample in effects.txt: it is set otherwise no longer"),
+                (false, false) => {
+                    panic!("{name} has no line in effects.txt, and OTHERWISE does not say what sets it")
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(otherwise, BTreeSet::new(), "no such fields");
 }
