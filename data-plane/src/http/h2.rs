@@ -238,8 +238,21 @@ impl<S: Stream> Serving<S> {
 
     /// Closes after the last response. The client has probably not read all of it, and reports its progress.
     async fn close(self: Box<Self>) {
-        let Self { server, link, mut stream, timer, waits, sent_away, is_clean, has_hung_up, .. } = *self;
-        drop(link);
+        let Self {
+            server,
+            link,
+            input,
+            fields,
+            mut stream,
+            timer,
+            waits,
+            sent_away,
+            is_clean,
+            has_hung_up,
+            ..
+        } = *self;
+        drop((link, fields));
+        server.local.buffers.give_input(input);
         let is_vain = matches!(waits, Waits::Reader(_) | Waits::Greeting);
         if is_clean || is_vain || sent_away || has_hung_up {
             return;
@@ -247,10 +260,7 @@ impl<S: Stream> Serving<S> {
         let local = &server.local;
         timer.idle(false);
         if let Ok(Ok(())) = timer.limit(local.limits.linger, stream.shutdown()).await {
-            let mut input = local.buffers.input();
-            hear_out(local, &timer, (&mut stream, &mut input)).await;
-            input.clear();
-            local.buffers.give_input(input);
+            hear_out(local, &timer, &mut stream).await;
         }
     }
 

@@ -5,9 +5,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use bytes::BytesMut;
-
-use crate::codec::stream::{Stream, make_room, poll_fill};
+use crate::codec::stream::Stream;
 use crate::local::Local;
 use crate::local::timer::Timer;
 
@@ -45,16 +43,13 @@ impl<'a> Patience<'a> {
 
 /// Reads and discards what a client still sends after the end of its response: a closed socket that receives data
 /// resets the connection, and the part of the response that the client has not read is lost.
-pub(crate) async fn hear_out<S: Stream>(
-    local: &Local,
-    timer: &Timer,
-    (stream, input): (&mut S, &mut BytesMut),
-) {
+///
+/// **Invariant:** it holds no memory for what comes: any number of clients may be waited for.
+pub(crate) async fn hear_out<S: Stream>(local: &Local, timer: &Timer, stream: &mut S) {
     let patience = Patience::new(local, timer);
     let mut reads = |cx: &mut Context<'_>| {
-        input.clear();
-        make_room(input);
-        poll_fill(stream, input, cx).map(|outcome| matches!(outcome, Ok(count) if count > 0))
+        let read = local.buffers.poll_unwanted(stream, cx);
+        read.map(|outcome| matches!(outcome, Ok(count) if count > 0))
     };
     while patience.hears(&mut reads).await {}
     timer.disarm();

@@ -58,6 +58,12 @@ impl Buffers {
         buffer
     }
 
+    /// Number of buffers that nobody uses now.
+    #[cfg(test)]
+    pub(crate) fn unused(&self) -> usize {
+        self.inputs.borrow().len()
+    }
+
     /// Returns a buffer from [`Self::input`]. Unread data in it is lost.
     pub(crate) fn give_input(&self, mut buffer: BytesMut) {
         buffer.clear();
@@ -86,6 +92,37 @@ impl Buffers {
         if read.is_pending() {
             self.lend(input);
         }
+        read
+    }
+
+    /// Reads more behind what a buffer holds; 0 at the end. While nothing comes, it is [lent](Self::lend) to others.
+    pub(crate) fn poll_more(
+        &self,
+        stream: &mut (impl AsyncRead + Unpin),
+        input: &mut BytesMut,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if input.capacity() == 0 {
+            *input = self.input();
+        }
+        make_room(input);
+        let read = poll_fill(stream, input, cx);
+        if read.is_pending() {
+            self.lend(input);
+        }
+        read
+    }
+
+    /// Reads what nobody needs, into a buffer that is borrowed for this read; 0 at the end. So nothing is held while it is
+    /// waited for.
+    pub(crate) fn poll_unwanted(
+        &self,
+        stream: &mut (impl AsyncRead + Unpin),
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let mut borrowed = self.input();
+        let read = poll_fill(stream, &mut borrowed, cx);
+        self.give_input(borrowed);
         read
     }
 
@@ -123,6 +160,8 @@ impl Buffers {
 mod tests {
     use std::collections::BTreeSet;
 
+    use tokio::io::AsyncWriteExt as _;
+
     use super::*;
 
     #[test]
@@ -136,6 +175,39 @@ mod tests {
         assert!(second.is_empty());
         assert!(second.capacity() >= ROOM);
         assert_eq!(second.as_ptr(), at);
+    }
+
+    #[tokio::test]
+    async fn what_is_unwanted_is_read_into_one_buffer_for_all() {
+        let buffers = Buffers::new();
+        let (mut client, mut near) = tokio::io::duplex(1 << 20);
+        client.write_all(&[7; 100_000]).await.unwrap();
+        let mut read = 0;
+        loop {
+            match std::future::poll_fn(|cx| Poll::Ready(buffers.poll_unwanted(&mut near, cx))).await {
+                Poll::Ready(count) => read += count.unwrap(),
+                Poll::Pending => break,
+            }
+            assert_eq!(buffers.unused(), 1);
+        }
+        assert_eq!((read, buffers.unused()), (100_000, 1));
+    }
+
+    #[tokio::test]
+    async fn a_buffer_in_which_nothing_waits_is_lent() {
+        let buffers = Buffers::new();
+        let (mut client, mut near) = tokio::io::duplex(1 << 20);
+        let mut input = BytesMut::new();
+        let mut more = async |input: &mut BytesMut| {
+            std::future::poll_fn(|cx| Poll::Ready(buffers.poll_more(&mut near, input, cx))).await
+        };
+        assert!(more(&mut input).await.is_pending());
+        assert_eq!((input.capacity(), buffers.unused()), (0, 1));
+        client.write_all(b"some").await.unwrap();
+        assert!(more(&mut input).await.is_ready());
+        assert_eq!((&input[..], buffers.unused()), (&b"some"[..], 0));
+        assert!(more(&mut input).await.is_pending());
+        assert_eq!((&input[..], input.capacity(), buffers.unused()), (&b"some"[..], LITTLE_ROOM, 1));
     }
 
     #[test]

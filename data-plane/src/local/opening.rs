@@ -13,7 +13,7 @@ use bytes::{Buf, BytesMut};
 use super::buffers::{Buffers, LITTLE};
 use super::quota::Quota;
 use crate::codec::proxy_protocol::{self, Ends};
-use crate::codec::stream::{Stream, make_room, poll_fill};
+use crate::codec::stream::Stream;
 
 /// Reads more from a connection.
 ///
@@ -24,21 +24,7 @@ pub(crate) async fn more<S: Stream>(
     stream: &mut S,
     input: &mut BytesMut,
 ) -> io::Result<()> {
-    let count = poll_fn(|cx| {
-        if input.capacity() == 0 {
-            *input = buffers.input();
-        }
-        make_room(input);
-        let read = poll_fill(stream, input, cx);
-        if read.is_pending() {
-            // The rest may take any time.
-            match input.is_empty() {
-                true => buffers.give_input(std::mem::take(input)),
-                false => buffers.shrink(input),
-            }
-        }
-        read
-    });
+    let count = poll_fn(|cx| buffers.poll_more(stream, input, cx));
     match count.await? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         _ => Ok(()),

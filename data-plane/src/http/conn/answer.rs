@@ -18,6 +18,7 @@ use crate::codec::stream::{Last, Stream};
 use crate::http::pipeline::log::RequestInfo;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::local::Local;
+use crate::local::buffers::Buffers;
 use crate::local::pipes::{Filled, Pipe};
 use crate::local::quota::Share;
 use crate::local::stall::Stall;
@@ -167,7 +168,7 @@ impl Answer<'_> {
             }
             if self.written() - begun >= STINT {
                 if body.sending().is_some()
-                    && let Poll::Ready(error) = poll_client(body, (stream, input, unread), cx)
+                    && let Poll::Ready(error) = poll_client(&local.buffers, body, (stream, input, unread), cx)
                 {
                     return Poll::Ready(Err(error));
                 }
@@ -183,7 +184,8 @@ impl Answer<'_> {
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
-                    if let Poll::Ready(error) = poll_client(body, (stream, input, unread), cx) {
+                    if let Poll::Ready(error) = poll_client(&local.buffers, body, (stream, input, unread), cx)
+                    {
                         return Poll::Ready(Err(error));
                     }
                     let silent = body.poll_silent((local, timer), self.read, cx);
@@ -216,7 +218,9 @@ impl Answer<'_> {
         }
         // The client may read nothing before it has sent its whole request.
         let says_more = body.sending().is_some() || !unread.is_over();
-        if says_more && let Poll::Ready(error) = poll_client(body, (stream, input, unread), cx) {
+        if says_more
+            && let Poll::Ready(error) = poll_client(&local.buffers, body, (stream, input, unread), cx)
+        {
             return Poll::Ready(Err(error));
         }
         let over = self.stall.poll_over(timer, cx, || stream.unacknowledged());
@@ -344,6 +348,7 @@ fn invalid(error: impl Error + Send + Sync + 'static) -> ProxyError {
 /// Reads what the client sends meanwhile: the rest of its request goes to an endpoint that has responded before it had
 /// all of it. Ready when the client has disconnected, or that fails.
 fn poll_client<S: Stream>(
+    buffers: &Buffers,
     body: &mut ReplyBody,
     (stream, input, unread): (&mut S, &mut BytesMut, &mut Unread),
     cx: &mut Context<'_>,
@@ -360,7 +365,7 @@ fn poll_client<S: Stream>(
             return Poll::Pending;
         }
     }
-    unread.poll_gone(stream, input, cx).map(|()| Kind::ClientGone.into())
+    unread.poll_gone(buffers, (stream, input), cx).map(|()| Kind::ClientGone.into())
 }
 
 #[cfg(test)]

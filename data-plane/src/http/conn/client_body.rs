@@ -13,6 +13,7 @@ use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{Body, BodyReader, CONTINUE};
 use crate::codec::head::{Framing, RequestHead};
 use crate::codec::stream::{LARGE, Stream, make_room, poll_fill, poll_gone};
+use crate::local::buffers::Buffers;
 use crate::local::timer::Timer;
 
 /// Borrows the connection for as long as one request's body is read.
@@ -147,14 +148,15 @@ impl Unread {
 
     /// Reads and discards once: ready with true when something was received, with false when the client has
     /// disconnected or its framing is invalid. Must not be called after the end of the body.
+    ///
+    /// **Invariant:** while it waits, only what has come of a chunk's framing is held.
     pub(super) fn poll_skip<S: Stream>(
         &mut self,
-        stream: &mut S,
-        input: &mut BytesMut,
+        buffers: &Buffers,
+        (stream, input): (&mut S, &mut BytesMut),
         cx: &mut Context<'_>,
     ) -> Poll<bool> {
-        make_room(input);
-        let came = matches!(ready!(poll_fill(stream, input, cx)), Ok(count) if count > 0);
+        let came = matches!(ready!(buffers.poll_more(stream, input, cx)), Ok(count) if count > 0);
         self.skip(input);
         Poll::Ready(came && !self.broken)
     }
@@ -163,8 +165,8 @@ impl Unread {
     /// client has disconnected.
     pub(super) fn poll_gone<S: Stream>(
         &mut self,
-        stream: &mut S,
-        input: &mut BytesMut,
+        buffers: &Buffers,
+        (stream, input): (&mut S, &mut BytesMut),
         cx: &mut Context<'_>,
     ) -> Poll<()> {
         while !self.is_over() {
@@ -172,7 +174,7 @@ impl Unread {
             if !self.may_end() {
                 break;
             }
-            if !ready!(self.poll_skip(stream, input, cx)) {
+            if !ready!(self.poll_skip(buffers, (stream, input), cx)) {
                 return Poll::Ready(());
             }
         }

@@ -16,7 +16,8 @@ pub(super) async fn discard<S: Stream>(
     unread: &mut Unread,
 ) -> bool {
     let patience = Patience::new(local, timer);
-    while !unread.is_over() && patience.hears(|cx| unread.poll_skip(stream, input, cx)).await {}
+    let buffers = &local.buffers;
+    while !unread.is_over() && patience.hears(|cx| unread.poll_skip(buffers, (stream, input), cx)).await {}
     timer.disarm();
     unread.is_over()
 }

@@ -83,6 +83,16 @@ enum Closing {
     Proxy,
 }
 
+/// What happens to the connection after a request.
+enum Then {
+    /// It may serve another one.
+    Stay,
+    /// It ends at once.
+    Break,
+    /// It is [closed](Session::close): whether the request was read to its end, and who ends it.
+    Close(bool, Closing),
+}
+
 /// The next event of a connection.
 enum Next {
     Request(Box<RequestHead>),
@@ -134,24 +144,28 @@ impl<S: Stream> Session<S> {
     pub(super) fn run(mut self) -> impl Future<Output = Left<S>> {
         async move {
             loop {
-                match self.next().await {
+                let then = match self.next().await {
                     Next::Request(head) => {
                         self.served = self.served.saturating_add(1);
-                        if !boxed(|| self.exchange(head)).await {
-                            break;
-                        }
+                        boxed(|| self.exchange(head)).await
                     }
-                    Next::Refused(error) => {
-                        Box::pin(self.refuse(error)).await;
-                        break;
-                    }
+                    Next::Refused(error) => Box::pin(self.refuse(error)).await,
                     Next::Unfinished(status) => {
                         self.give_up(status);
-                        break;
+                        Then::Break
                     }
                     Next::Http2 => return Left::Http2(self),
                     Next::Silence => return Left::Silent(self),
-                    Next::End => break,
+                    Next::End => Then::Break,
+                };
+                match then {
+                    Then::Stay => {}
+                    Then::Break => break,
+                    Then::Close(is_read, by) => {
+                        // Nothing of the request is held any more: its client may take long.
+                        Box::pin(self.close(is_read, by)).await;
+                        break;
+                    }
                 }
             }
             self.server.local.buffers.give_input(std::mem::take(&mut self.input));
@@ -293,8 +307,8 @@ impl<S: Stream> Session<S> {
         instead
     }
 
-    /// Serves one request; returns whether the connection stays open.
-    async fn exchange(&mut self, head: Box<RequestHead>) -> bool {
+    /// Serves one request.
+    async fn exchange(&mut self, head: Box<RequestHead>) -> Then {
         let Self { server, peer, timer, stream, input, may_lag, saw_end, .. } = self;
         timer.bound(server.local.limits.request);
         // For the head as it is stored and as it is sent on.
@@ -305,7 +319,7 @@ impl<S: Stream> Session<S> {
             record.info.unrouted(server);
         }
         let Some(head) = &record.head else {
-            return false;
+            return Then::Break;
         };
         let mut client = Client::of(head);
         let by = if client.keep_alive { Closing::Proxy } else { Closing::Client };
@@ -316,7 +330,7 @@ impl<S: Stream> Session<S> {
         }
         let call = Call { server, timer, peer };
         let Some(mut exchange) = Exchange::new(call, &mut record) else {
-            return false;
+            return Then::Break;
         };
         let mut reply = match share {
             Some(_) if self.misplaced => {
@@ -332,7 +346,7 @@ impl<S: Stream> Session<S> {
 
         if let Some(why) = reply.untold {
             info.untold(why);
-            return false;
+            return Then::Break;
         }
         let tunnel = matches!(reply.body, ReplyBody::Tunnel(_));
         client.keep_alive &= unread.may_end() && !reply.close && !server.local.closing();
@@ -346,7 +360,7 @@ impl<S: Stream> Session<S> {
         timer.bound(Duration::ZERO);
         *may_lag |= info.taken() > LONG || unread.is_over() && !input.is_empty();
         let after = match written {
-            Ok(After::Close) if tunnel => return false,
+            Ok(After::Close) if tunnel => return Then::Break,
             Ok(after) => after,
             Err(Cut { error, ends_with_connection }) => {
                 let error = error.within(is_over);
@@ -356,30 +370,25 @@ impl<S: Stream> Session<S> {
                     stream.resets();
                 } else if !error.kind.is_of_client() {
                     // The responses before this one are complete, and so is its head: they must not be lost.
-                    drop(record);
-                    Box::pin(self.close(unread.is_over(), Closing::Proxy)).await;
+                    return Then::Close(unread.is_over(), Closing::Proxy);
                 }
-                return false;
+                return Then::Break;
             }
         };
         match after {
-            After::Keep if unread.is_over() => true,
+            After::Keep if unread.is_over() => Then::Stay,
             After::Keep => {
                 let ended = discard(&server.local, timer, (stream, input), &mut unread).await;
                 info.received = unread.received();
-                ended
+                if ended { Then::Stay } else { Then::Break }
             }
-            After::Close => {
-                drop(record);
-                self.close(unread.is_over(), by).await;
-                false
-            }
+            After::Close => Then::Close(unread.is_over(), by),
             // What an endpoint switches after it was sent all of, was read to its end.
-            After::Tunnel(_) if !unread.is_over() => false,
+            After::Tunnel(_) if !unread.is_over() => Then::Break,
             After::Tunnel(link) => {
                 let rest = std::mem::take(input);
                 upgrade::tunnel((&server.local, timer), stream, rest, *link, read, info).await;
-                false
+                Then::Break
             }
         }
     }
@@ -393,8 +402,8 @@ impl<S: Stream> Session<S> {
         server.local.metrics.refusals.add(1);
     }
 
-    /// Responds to a request that cannot be parsed, and closes.
-    async fn refuse(&mut self, error: HeadError) {
+    /// Responds to a request that cannot be parsed.
+    async fn refuse(&mut self, error: HeadError) -> Then {
         let Self { server, peer, timer, stream, input, .. } = self;
         debug!(client = %peer.address(), %error, "request refused");
         let mut record = RequestRecord::refused(&server.local, peer, input);
@@ -404,10 +413,7 @@ impl<S: Stream> Session<S> {
         let mut unread = Unread::nothing();
         let connection = (stream, input, &mut unread);
         let written = answer::write(&server.local, timer, connection, reply, client, &mut record.info).await;
-        drop(record);
-        if written.is_ok() {
-            self.close(false, Closing::Proxy).await;
-        }
+        if written.is_ok() { Then::Close(false, Closing::Proxy) } else { Then::Break }
     }
 
     /// Closes after a response. `is_read`: the request was read to its end. Closing a socket with unread bytes resets
@@ -417,6 +423,7 @@ impl<S: Stream> Session<S> {
     async fn close(&mut self, is_read: bool, by: Closing) {
         let Self { server, timer, stream, input, may_lag, .. } = self;
         let is_clean = is_read && input.is_empty();
+        server.local.buffers.give_input(std::mem::take(input));
         let is_last = is_clean && by == Closing::Client && !S::has_unread(stream);
         if is_last && S::is_socket(stream) {
             // The end of the stream is signalled by closing.
@@ -440,7 +447,7 @@ impl<S: Stream> Session<S> {
         if is_clean && !*may_lag && !S::has_unread(stream) {
             return;
         }
-        hear_out(&server.local, timer, (stream, input)).await;
+        hear_out(&server.local, timer, stream).await;
     }
 }
 

@@ -19,7 +19,7 @@ use super::session::Left;
 use super::*;
 use crate::codec::h1::Client;
 use crate::codec::head::Version;
-use crate::http::pipeline::log::RequestRecord;
+use crate::http::pipeline::log::{REQUEST as REQUEST_HELD, RequestRecord};
 use crate::http::reply::Reply;
 use crate::listen::PublicPorts;
 use crate::local::Local;
@@ -298,6 +298,37 @@ async fn a_head_that_is_still_arriving_is_counted() {
         assert_eq!(poll!(&mut connection).is_ready(), is_closed, "{length}");
     }
     drop(others);
+}
+
+/// Thousands of clients whose requests were refused held a buffer each, for which nobody had paid.
+#[tokio::test]
+async fn a_client_that_is_heard_out_holds_no_buffer() {
+    let body = "x".repeat(4_000);
+    for (head, is_kept) in [
+        ("POST /%00 HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n", false),
+        ("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1000000\r\n\r\n", false),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n", true),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n186a0\r\n", true),
+    ] {
+        let fixture = Fixture::new();
+        let Local { buffers, quota, .. } = &*fixture.server.local;
+        let mut waiting = Vec::new();
+        for _ in 0..3 {
+            let (mut connection, mut client) = fixture.connection();
+            client.write_all([head, &body].concat().as_bytes()).await.unwrap();
+            assert!(poll!(&mut connection).is_pending());
+            let mut answer = vec![0; 4096];
+            let count = client.read(&mut answer).await.unwrap();
+            assert!(answer[..count].starts_with(b"HTTP/1.1 40"), "{head}");
+            client.write_all(body.as_bytes()).await.unwrap();
+            assert!(poll!(&mut connection).is_pending());
+            waiting.push((connection, client));
+        }
+        // The log of a request whose connection goes on has all of its body, so its head stays where it came.
+        let (unused, held) = if is_kept { (3, 3 * (REQUEST_HELD + 2 * head.len())) } else { (1, 0) };
+        assert!(buffers.unused() >= unused, "{head}: {} for all", buffers.unused());
+        assert!(quota.held() <= held, "{head}: {} bytes", quota.held());
+    }
 }
 
 #[tokio::test]
