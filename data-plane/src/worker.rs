@@ -52,6 +52,9 @@ use streams::Streams;
 /// Number of idle connections that are closed at a time to make room.
 const SHED: usize = 8;
 
+/// The same when no memory is left for new requests.
+const SHED_AT_FULL: usize = 128;
+
 /// Minimum idle time before a connection is closed to free memory: a new client is about to send a request.
 const SETTLED: Duration = Duration::from_secs(1);
 
@@ -266,8 +269,10 @@ async fn tick(server: Rc<Server>) {
         server.upstreams.borrow_mut().sweep(now);
         server.backends().sweep();
         server.handshakes().sweep();
-        if local.quota.level() >= Level::Tight {
-            shed(&server);
+        match local.quota.level() {
+            Level::Calm => {}
+            Level::Tight => shed(&server, SHED),
+            Level::Full => shed(&server, SHED_AT_FULL),
         }
         if local.reserve.is_awaited() {
             server.upstreams.borrow_mut().shed();
@@ -279,9 +284,9 @@ async fn tick(server: Rc<Server>) {
     }
 }
 
-/// Closes idle connections to free shared memory.
-fn shed(server: &Server) {
-    let shed = server.local.timers.shed(SHED, SETTLED);
+/// Closes idle connections, at most `most`, to free shared memory.
+fn shed(server: &Server, most: usize) {
+    let shed = server.local.timers.shed(most, SETTLED);
     server.local.metrics.shed.add(shed as u64);
     server.upstreams.borrow_mut().shed();
 }

@@ -63,6 +63,9 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
     /// The stream below TLS.
     fn below_tls(&mut self) -> Option<&mut Gathered<Prefixed<Socket>>>;
 
+    /// Bytes of an incomplete record that TLS holds, if they are many.
+    fn incomplete(&mut self) -> usize;
+
     /// Has the close reset the connection: what was sent must not be taken for complete.
     fn resets(&mut self);
 
@@ -106,6 +109,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {
 
     fn below_tls(&mut self) -> Option<&mut Gathered<Prefixed<Socket>>> {
         Some((self as &mut dyn Any).downcast_mut::<Tls>()?.get_mut().0)
+    }
+
+    fn incomplete(&mut self) -> usize {
+        self.below_tls().map_or(0, |below| below.untaken())
     }
 
     fn resets(&mut self) {
@@ -164,7 +171,7 @@ impl<S: Stream> AsyncWrite for Last<'_, S> {
 }
 
 /// Reads more into a buffer that has room. Returns the number of bytes, 0 at the end of the stream.
-pub(crate) fn poll_fill<S: AsyncRead + Unpin>(
+pub(crate) fn poll_fill<S: AsyncRead + Unpin + 'static>(
     stream: &mut S,
     buffer: &mut impl BufMut,
     cx: &mut Context<'_>,
@@ -173,7 +180,12 @@ pub(crate) fn poll_fill<S: AsyncRead + Unpin>(
     match ready!(pin!(stream.read_buf(buffer)).poll(cx)) {
         // A TLS peer that closed without close_notify; for HTTP that is an ordinary end of stream.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(0)),
-        outcome => Poll::Ready(outcome),
+        outcome => {
+            if let Some(tls) = (stream as &mut dyn Any).downcast_mut::<Tls>() {
+                tls.get_mut().0.is_taken();
+            }
+            Poll::Ready(outcome)
+        }
     }
 }
 

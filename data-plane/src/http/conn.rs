@@ -22,6 +22,7 @@ use crate::listen::Scheme;
 use crate::local::boxed::boxed;
 use crate::local::handshake_queue::HandshakeQueue;
 use crate::local::opening;
+use crate::local::quota::Share;
 use crate::table::BackendCell;
 use crate::table::host::End;
 use crate::tcp;
@@ -47,8 +48,8 @@ type Begun = (Socket, BytesMut);
 
 /// The result of reading the first bytes on a TLS port.
 enum Shaken {
-    /// TLS, terminated here.
-    Here(Tls, Asked),
+    /// TLS, terminated here, and the memory of the handshake.
+    Here(Tls, Asked, Option<Share>),
     /// TLS, passed through to a backend.
     At(Begun, Arc<BackendCell>),
     /// Not TLS.
@@ -133,8 +134,8 @@ async fn secure(server: Rc<Server>, begun: Begun, peer: Peer) -> Option<Parked> 
             return None;
         }
     };
-    let (stream, asked) = match shaken {
-        Shaken::Here(stream, asked) => (stream, asked),
+    let (stream, asked, share) = match shaken {
+        Shaken::Here(stream, asked, share) => (stream, asked, share),
         Shaken::At(begun, cell) => {
             Box::pin(tcp::pass(&server, &timer, begun, &cell, &peer)).await;
             return None;
@@ -151,7 +152,7 @@ async fn secure(server: Rc<Server>, begun: Begun, peer: Peer) -> Option<Parked> 
     metrics
         .handshakes_resumed
         .add(u64::from(stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed)));
-    let peer = peer.with_negotiated(Negotiated::new(asked, stream.get_ref().1));
+    let peer = peer.with_negotiated(Negotiated::new(asked, stream.get_ref().1), share);
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         Parked::http2_tls(Box::pin(h2::serve(server, peer, stream, BytesMut::new())).await)
     } else {
@@ -195,7 +196,7 @@ async fn shake(server: &Server, (mut stream, mut input): Begun) -> io::Result<Sh
             if session.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
                 stream.flush().await?;
             }
-            Ok(Shaken::Here(Box::new(stream), asked))
+            Ok(Shaken::Here(Box::new(stream), asked, share))
         }
         Err((error, mut below)) => {
             // Lets the client receive the alert.

@@ -54,6 +54,9 @@ const HEADER_LIST: u32 = 32 * 1024;
 /// Bytes of request body that a client may send ahead per stream.
 const STREAM_WINDOW: u32 = 128 * 1024;
 
+/// Memory of a connection beside what comes and what its streams hold, in bytes.
+const STATE: usize = 2 * 1024;
+
 /// Serves a connection to its end, or until it is idle and can be parked. `begun` are the bytes that were already
 /// read.
 pub(crate) async fn serve<S: Stream>(
@@ -118,6 +121,8 @@ pub(crate) struct Serving<S> {
     input: BytesMut,
     /// The fields of the last request.
     fields: FieldBlock,
+    /// The memory that it holds while it waits.
+    share: Option<Share>,
     link: Lease,
     streams: Rc<Streams>,
     /// Requests that do not fit beside those in progress, in order.
@@ -169,6 +174,7 @@ impl<S: Stream> Serving<S> {
             stream,
             input,
             fields: FieldBlock::default(),
+            share: None,
             link: Lease(Link::new(Connection::new(streams, limits, timers.now()))),
             streams: Rc::default(),
             waiting: VecDeque::new(),
@@ -210,6 +216,8 @@ impl<S: Stream> Serving<S> {
                 Ok(Left::Silent) => {
                     self.connection().let_go();
                     self.fields = FieldBlock::default();
+                    // Less than before: that does not fail.
+                    let _ = self.charge();
                     Some(self)
                 }
                 Ok(Left::Ended) => {
@@ -240,6 +248,7 @@ impl<S: Stream> Serving<S> {
     async fn close(self: Box<Self>) {
         let Self {
             server,
+            peer,
             link,
             input,
             fields,
@@ -260,7 +269,7 @@ impl<S: Stream> Serving<S> {
         let local = &server.local;
         timer.idle(false);
         if let Ok(Ok(())) = timer.limit(local.limits.linger, stream.shutdown()).await {
-            hear_out(local, &timer, &mut stream).await;
+            hear_out(local, (&timer, &peer), &mut stream).await;
         }
     }
 
@@ -286,6 +295,12 @@ impl<S: Stream> Serving<S> {
                 Poll::Pending => {
                     self.widen();
                     if !self.is_stuck && !self.connection().is_written() {
+                        continue;
+                    }
+                    if !self.charge() {
+                        self.server.local.metrics.refusals.add(1);
+                        (self.leaving, self.sent_away) = (true, true);
+                        self.connection().end(Reason::ENHANCE_YOUR_CALM);
                         continue;
                     }
                     self.connection().wait(cx);
@@ -400,6 +415,20 @@ impl<S: Stream> Serving<S> {
             self.leaving = true;
             self.connection().leave();
         }
+    }
+
+    /// Charges what it holds while it waits: its state, and what has come of frames that are not complete. Where there is
+    /// no memory, who sends frames whole is told so for each request, and requests in progress are not cut; `false`: it
+    /// has to end, for frames without a request, or for a head in several of them.
+    fn charge(&mut self) -> bool {
+        let unfinished = self.connection().unfinished();
+        let held = STATE + self.input.capacity() + self.fields.room() + unfinished;
+        let share = self.share.get_or_insert_with(|| self.server.local.quota.nothing());
+        let is_covered = share.resize(held) && self.peer.charge(self.stream.incomplete());
+        let has_frames = self.input.capacity() + unfinished > 0;
+        let goes_on =
+            !has_frames || self.connection().is_over() || (unfinished == 0 && self.streams.count() > 0);
+        is_covered || goes_on
     }
 
     /// Has streams that are not read leave room for the others.

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use crate::codec::stream::Stream;
+use crate::http::peer::Peer;
 use crate::local::Local;
 use crate::local::timer::Timer;
 
@@ -44,12 +45,14 @@ impl<'a> Patience<'a> {
 /// Reads and discards what a client still sends after the end of its response: a closed socket that receives data
 /// resets the connection, and the part of the response that the client has not read is lost.
 ///
-/// **Invariant:** it holds no memory for what comes: any number of clients may be waited for.
-pub(crate) async fn hear_out<S: Stream>(local: &Local, timer: &Timer, stream: &mut S) {
+/// **Invariant:** it holds no memory for what comes, so that any number of clients may be waited for. What TLS holds of a
+/// record is charged.
+pub(crate) async fn hear_out<S: Stream>(local: &Local, (timer, peer): (&Timer, &Peer), stream: &mut S) {
     let patience = Patience::new(local, timer);
-    let mut reads = |cx: &mut Context<'_>| {
-        let read = local.buffers.poll_unwanted(stream, cx);
-        read.map(|outcome| matches!(outcome, Ok(count) if count > 0))
+    let mut reads = |cx: &mut Context<'_>| match local.buffers.poll_unwanted(stream, cx) {
+        Poll::Pending if peer.charge(stream.incomplete()) => Poll::Pending,
+        Poll::Ready(Ok(count)) if count > 0 => Poll::Ready(true),
+        _ => Poll::Ready(false),
     };
     while patience.hears(&mut reads).await {}
     timer.disarm();

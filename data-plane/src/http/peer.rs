@@ -1,6 +1,6 @@
 //! The peer of a client connection, as it is passed on to backends.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -10,7 +10,11 @@ use bytes::Bytes;
 use crate::codec::head::{Known, Lines};
 use crate::codec::proxy_protocol::Ends;
 use crate::listen::Scheme;
+use crate::local::quota::Share;
 use crate::tls::negotiated::Negotiated;
+
+/// Memory of a TLS session after its handshake in bytes: keys, what was negotiated, and room for small records.
+pub(super) const SESSION: usize = 10 * 1024;
 
 /// The peer of a client connection, with the texts that every request needs. A clone is another reference to it:
 /// requests keep one for the log.
@@ -33,8 +37,16 @@ struct Facts {
     by_tls: bool,
     /// What the PROXY header says about it, trusted or not.
     proxy_header: Option<Box<Ends>>,
-    /// The result of the TLS handshake.
-    negotiated: Option<Box<Negotiated>>,
+    /// Its TLS session.
+    session: Option<Box<TlsSession>>,
+}
+
+#[derive(Debug)]
+struct TlsSession {
+    /// The result of the handshake.
+    negotiated: Negotiated,
+    /// Its memory, as long as the connection is open.
+    share: RefCell<Option<Share>>,
 }
 
 /// An address as text, in a buffer that fits any: idle connections hold one too, so its size matters.
@@ -104,7 +116,7 @@ impl Peer {
             number: 0,
             by_tls: false,
             proxy_header: None,
-            negotiated: None,
+            session: None,
         }))
     }
 
@@ -153,17 +165,26 @@ impl Peer {
         if self.0.by_tls { Scheme::Https } else { self.0.scheme }
     }
 
-    /// Sets the result of the handshake. Must be called before the peer is shared.
-    pub(crate) fn with_negotiated(mut self, negotiated: Negotiated) -> Self {
+    /// Sets the result of the handshake, of whose memory its session keeps some. Must be called before the peer is shared.
+    pub(crate) fn with_negotiated(mut self, negotiated: Negotiated, handshake: Option<Share>) -> Self {
         if let Some(facts) = Rc::get_mut(&mut self.0) {
-            facts.negotiated = Some(Box::new(negotiated));
+            facts.session = Some(Box::new(TlsSession { negotiated, share: RefCell::new(handshake) }));
         }
+        // That is less than the handshake had.
+        self.charge(0);
         self
+    }
+
+    /// Charges its TLS session, with this much of an [incomplete](crate::codec::stream::Stream::incomplete) record;
+    /// `false`: there is no memory for that.
+    pub(crate) fn charge(&self, incomplete: usize) -> bool {
+        let Some(session) = &self.0.session else { return true };
+        session.share.borrow_mut().as_mut().is_none_or(|share| share.resize(SESSION + incomplete))
     }
 
     /// The result of the TLS handshake.
     pub(crate) fn negotiated(&self) -> Option<&Negotiated> {
-        self.0.negotiated.as_deref()
+        self.0.session.as_ref().map(|session| &session.negotiated)
     }
 
     /// The client's address.

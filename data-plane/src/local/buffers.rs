@@ -77,7 +77,7 @@ impl Buffers {
     /// buffer is [lent](Self::lend) to others.
     pub(crate) fn poll_frames(
         &self,
-        stream: &mut (impl AsyncRead + Unpin),
+        stream: &mut (impl AsyncRead + Unpin + 'static),
         input: &mut BytesMut,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
@@ -98,7 +98,7 @@ impl Buffers {
     /// Reads more behind what a buffer holds; 0 at the end. While nothing comes, it is [lent](Self::lend) to others.
     pub(crate) fn poll_more(
         &self,
-        stream: &mut (impl AsyncRead + Unpin),
+        stream: &mut (impl AsyncRead + Unpin + 'static),
         input: &mut BytesMut,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
@@ -117,7 +117,7 @@ impl Buffers {
     /// waited for.
     pub(crate) fn poll_unwanted(
         &self,
-        stream: &mut (impl AsyncRead + Unpin),
+        stream: &mut (impl AsyncRead + Unpin + 'static),
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         let mut borrowed = self.input();
@@ -183,11 +183,10 @@ mod tests {
         let (mut client, mut near) = tokio::io::duplex(1 << 20);
         client.write_all(&[7; 100_000]).await.unwrap();
         let mut read = 0;
-        loop {
-            match std::future::poll_fn(|cx| Poll::Ready(buffers.poll_unwanted(&mut near, cx))).await {
-                Poll::Ready(count) => read += count.unwrap(),
-                Poll::Pending => break,
-            }
+        let mut more =
+            async || std::future::poll_fn(|cx| Poll::Ready(buffers.poll_unwanted(&mut near, cx))).await;
+        while let Poll::Ready(count) = more().await {
+            read += count.unwrap();
             assert_eq!(buffers.unused(), 1);
         }
         assert_eq!((read, buffers.unused()), (100_000, 1));

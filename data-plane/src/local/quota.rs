@@ -38,6 +38,16 @@ pub(crate) struct Share {
     amount: usize,
 }
 
+/// So many bytes, in use until this is dropped. An idle connection holds one, so its size matters.
+#[derive(Debug)]
+pub(crate) struct Price<const BYTES: usize>(Rc<Quota>);
+
+impl<const BYTES: usize> Drop for Price<BYTES> {
+    fn drop(&mut self) {
+        self.0.release(BYTES);
+    }
+}
+
 impl Quota {
     /// A quota that has drawn nothing yet, and counts what it refuses.
     pub(crate) fn counted(budget: Budget, metrics: Arc<WorkerMetrics>) -> Rc<Self> {
@@ -72,11 +82,18 @@ impl Quota {
 
     /// Reserves bytes for something that has begun.
     pub(crate) fn take(self: &Rc<Self>, amount: usize) -> Option<Share> {
-        if !self.claim(amount) {
-            self.metrics.held_refused.add(1);
-            return None;
-        }
-        Some(Share { quota: Rc::clone(self), amount })
+        self.spends(amount).then(|| Share { quota: Rc::clone(self), amount })
+    }
+
+    /// The same of a number that never changes.
+    pub(crate) fn price<const BYTES: usize>(self: &Rc<Self>) -> Option<Price<BYTES>> {
+        self.spends(BYTES).then(|| Price(Rc::clone(self)))
+    }
+
+    fn spends(&self, amount: usize) -> bool {
+        let fits = self.claim(amount);
+        self.metrics.held_refused.add(u64::from(!fits));
+        fits
     }
 
     /// A share of no bytes, to grow.
@@ -148,6 +165,19 @@ impl Share {
         grown
     }
 
+    /// Changes the size of something that has begun. Less always succeeds; `false`: too little is left for more.
+    pub(crate) fn resize(&mut self, amount: usize) -> bool {
+        match amount.checked_sub(self.amount) {
+            Some(more) if !self.quota.claim(more) => {
+                self.quota.metrics.held_refused.add(1);
+                return false;
+            }
+            Some(_) => self.amount = amount,
+            None => self.shrink(amount),
+        }
+        true
+    }
+
     /// Returns everything beyond this amount.
     pub(crate) fn shrink(&mut self, amount: usize) {
         let more = self.amount.saturating_sub(amount);
@@ -216,6 +246,10 @@ mod tests {
         assert!(!quota.cover(&mut share, 101) && !quota.cover(&mut None, 11));
         assert_eq!(quota.metrics.held_refused.value(), 2);
         assert_eq!(quota.held(), 90);
+        let sized = share.as_mut().unwrap();
+        assert!(!sized.resize(101) && sized.resize(50));
+        assert_eq!((quota.metrics.held_refused.value(), quota.held()), (3, 50));
+        assert!(sized.resize(90));
         drop(share);
         assert_eq!(quota.held(), 0);
     }

@@ -9,9 +9,13 @@ use super::parked::ParkedEntry;
 use super::{SHED, Worker, attend};
 use crate::http::conn::Parked;
 use crate::local::Budgets;
+use crate::local::quota::Price;
 
-/// The permit of a connection: one of the connections, and one of the descriptors.
-pub(super) type ConnectionPermit = (Held, Held);
+/// Memory of a connection on which nothing happens, in bytes. What it holds beyond that is charged when it does.
+const CONNECTION: usize = 1024;
+
+/// The permit of a connection: one of the connections, one of the descriptors, and its memory.
+pub(super) type ConnectionPermit = (Held, Held, Price<CONNECTION>);
 
 /// Counts a connection as open until dropped.
 pub(super) struct Open {
@@ -27,7 +31,8 @@ impl Open {
     /// are closed, some at a time, because finding them means looking at all.
     pub(super) fn new(worker: &Rc<Worker>) -> Option<Self> {
         let Budgets { connections, descriptors, .. } = &worker.budgets;
-        let place = connections.take(1).and_then(|it| Some((it, descriptors.take(1)?)));
+        let quota = &worker.server.local.quota;
+        let place = connections.take(1).and_then(|it| Some((it, descriptors.take(1)?, quota.price()?)));
         if place.is_none() {
             if worker.owed.get() >= worker.ending.get() {
                 let shed = worker.server.local.timers.shed(SHED, Duration::ZERO);

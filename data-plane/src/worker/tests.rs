@@ -225,6 +225,27 @@ impl Subscriber for Warnings {
     fn exit(&self, _: &Id) {}
 }
 
+#[tokio::test]
+async fn a_connection_takes_memory_and_the_longest_idle_makes_room_for_it() {
+    let worker = bare(0, &Writer::new());
+    let quota = &worker.server.local.quota;
+    let open = Open::new(&worker).unwrap();
+    let each = quota.held();
+    assert!(each > 0);
+    let mut others: Vec<_> = std::iter::from_fn(|| quota.take(1 << 20)).collect();
+    others.extend(std::iter::from_fn(|| quota.take(1)));
+    assert!(Open::new(&worker).is_none(), "nothing is left, and nobody is idle");
+    let timer = worker.server.local.timers.timer();
+    timer.idle(true);
+    let further = Open::new(&worker).unwrap();
+    assert!(timer.has_to_end());
+    drop(open);
+    drop(further);
+    drop(others);
+    worker.paid.take();
+    assert_eq!(quota.held(), 0);
+}
+
 /// There are a hundred failures a second.
 #[tokio::test(start_paused = true)]
 async fn a_shortage_is_not_told_for_each_accept_that_fails() {

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
@@ -139,6 +140,35 @@ fn a_full_table_lets_the_newest_in_for_the_longest_idle() {
     assert_eq!((budgets.connections.used(), budgets.descriptors.used()), (0, 0), "every place is free again");
 }
 
+/// Each has the memory of a connection and of a small buffer.
+#[test]
+fn heads_that_do_not_end_make_room_where_memory_is_short() {
+    let budgets = Budgets::of_memory(2 << 20);
+    let proxy = Proxy::within(Limits::default(), budgets.clone());
+    let slow: Vec<TcpStream> = (0..300)
+        .map(|_| {
+            let mut client = TcpStream::connect(proxy.http).unwrap();
+            // It may have been closed for the next one.
+            let _ = client.write_all(b"GET / HTTP/1.1\r\nHo");
+            client
+        })
+        .collect();
+    let metrics = proxy.metrics.worker(0);
+    eventually("all have come", || metrics.accepted.value() >= 300);
+    eventually("there is memory for those that stay", || proxy.metrics.open() <= 1024 / 5);
+    eventually("somebody else is served", || {
+        let mut client = TcpStream::connect(proxy.http).unwrap();
+        let mut answer = String::new();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").is_ok()
+            && client.read_to_string(&mut answer).is_ok()
+            && answer.starts_with("HTTP/1.1 404 ")
+    });
+    assert!(metrics.shed.value() > 0);
+    drop(slow);
+    eventually("all are gone", || proxy.metrics.open() == 0);
+    eventually("all of the memory is free again", || budgets.bytes.used() == 0);
+}
+
 /// A client that sends one request after another is idle between two of them only briefly.
 #[test]
 fn connection_between_requests_is_not_shed() {
@@ -243,7 +273,7 @@ fn draining_waits_for_requests_and_not_for_idle_connections() {
     assert_eq!((response.text(), response.all("connection")), ("done", vec!["close"]));
     assert!(busy.ended());
     stopping.join().unwrap();
-    assert!(std::net::TcpStream::connect(http).is_err());
+    assert!(TcpStream::connect(http).is_err());
 }
 
 /// A request on a new connection is probably on its way. For one that was served that is unknown.

@@ -48,6 +48,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "upstream/strain.rs",
         "upstream/wire.rs",
         "worker.rs",
+        "worker/open.rs",
         "worker/pace.rs",
     ],
     rows: ROWS,
@@ -114,7 +115,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "idle connections closed at a time to make room",
-        &["worker::SHED", "worker::SETTLED"],
+        &["worker::SHED", "worker::SHED_AT_FULL", "worker::SETTLED"],
         &[
             "the_longest_idle_make_room",
             "connection_between_requests_is_not_shed",
@@ -172,8 +173,20 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "memory held for clients",
-        &["http::conn::session::UNCOUNTED", "http::pipeline::log::REQUEST", "local::quota::STEP"],
         &[
+            "http::conn::session::SMALL",
+            "http::pipeline::log::REQUEST",
+            "local::quota::STEP",
+            "worker::open::CONNECTION",
+            "http::peer::SESSION",
+            "codec::stream::gathered::USUAL",
+            "http::h2::STATE",
+        ],
+        &[
+            "a_connection_takes_memory_and_the_longest_idle_makes_room_for_it",
+            "heads_that_do_not_end_make_room_where_memory_is_short",
+            "what_comes_of_a_frame_or_of_a_head_is_counted",
+            "a_client_that_is_heard_out_holds_no_buffer",
             "a_head_that_is_still_arriving_is_counted",
             "clients_leave_descriptors_for_endpoints",
             "the_new_is_refused_before_the_begun",

@@ -179,6 +179,11 @@ impl<R: Role> Connection<R> {
         self.recv.held()
     }
 
+    /// Bytes of a field block of which not all frames have come.
+    pub(crate) fn unfinished(&self) -> usize {
+        self.incoming.unfinished()
+    }
+
     /// Gives the window of the connection another size.
     pub(crate) fn resize(&mut self, size: u32) {
         self.recv.resize(size);

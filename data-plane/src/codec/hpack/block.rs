@@ -90,10 +90,9 @@ struct Span {
 }
 
 impl FieldBlock {
-    /// What is held for more fields.
-    #[cfg(test)]
+    /// Bytes that it holds, used or not.
     pub(crate) fn room(&self) -> usize {
-        self.text.capacity() + self.spans.capacity()
+        self.text.capacity() + self.spans.capacity() * size_of::<Span>()
     }
 
     /// Makes it ready for the next block.

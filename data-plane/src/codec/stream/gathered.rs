@@ -11,6 +11,12 @@ use super::ROOM;
 /// Maximum number of slices per system call, including those held back.
 const SLICES: usize = 16;
 
+/// Bytes of an incomplete TLS record that every session has room for.
+const USUAL: usize = 4 * 1024;
+
+/// The largest record, with its header (RFC 8446 section 5.2). No more of one is held.
+const RECORD: usize = 5 + (16 * 1024 + 256);
+
 /// A stream, and data that was written but held back.
 ///
 /// **Invariant:** whoever holds data back also sends it, or writes more, or shuts down: held data never waits for a
@@ -22,6 +28,8 @@ pub(crate) struct Gathered<S> {
     until: Until,
     /// The transport is closed next, so its sending side need not be shut down first.
     closes: bool,
+    /// Bytes that were read since somebody got something of them.
+    untaken: usize,
 }
 
 /// What held-back data waits for.
@@ -38,7 +46,7 @@ enum Until {
 impl<S> Gathered<S> {
     /// For a writer and reader that take turns: everything written between two reads is sent at once.
     pub(crate) fn in_turns(stream: S) -> Self {
-        Self { stream, held: Vec::new(), until: Until::Silence, closes: false }
+        Self { stream, held: Vec::new(), until: Until::Silence, closes: false, untaken: 0 }
     }
 
     /// Stops taking turns. Held data is sent together with the next write.
@@ -59,6 +67,16 @@ impl<S> Gathered<S> {
     /// Whether data is held back.
     pub(crate) fn is_holding(&self) -> bool {
         !self.held.is_empty()
+    }
+
+    /// Bytes of a record that TLS holds until it is complete, if they are more than every session has room for.
+    pub(crate) fn untaken(&self) -> usize {
+        if self.untaken > USUAL { self.untaken.min(RECORD) } else { 0 }
+    }
+
+    /// Something of what was read has been taken: at most the beginning of a record is left.
+    pub(super) fn is_taken(&mut self) {
+        self.untaken = 0;
     }
 
     /// The underlying stream.
@@ -118,7 +136,9 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gathered<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        let before = into.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(cx, into);
+        this.untaken = this.untaken.saturating_add(into.filled().len() - before);
         if read.is_pending()
             && this.until == Until::Silence
             && let Poll::Ready(Err(error)) = this.poll_held(cx)

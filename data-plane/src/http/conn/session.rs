@@ -30,8 +30,9 @@ use crate::local::quota::{Quota, Share};
 use crate::local::timer::{SILENCE, Timer};
 use crate::table::policy::clients::Clients;
 
-/// Capacity in bytes up to which the buffer of a head that is still arriving is not counted.
-const UNCOUNTED: usize = 4 * 1024;
+/// Capacity in bytes up to which the buffer of a head that is still arriving may use the rest of the memory: nearly
+/// every head is complete with the next packet.
+const SMALL: usize = 4 * 1024;
 
 /// Why a head did not arrive whole, as a status in the log: its client has disconnected, or was too slow, or there is no
 /// memory for more of it.
@@ -231,7 +232,7 @@ impl<S: Stream> Session<S> {
         self.timer.arm(time.unwrap_or(self.server.local.limits.head));
         let mut share = None;
         loop {
-            let Self { server, stream, input, timer, .. } = self;
+            let Self { server, peer, stream, input, timer, .. } = self;
             let mut is_small = false;
             let more = poll_fn(|cx| {
                 make_room(input);
@@ -242,7 +243,8 @@ impl<S: Stream> Session<S> {
                         // This may take any time, so the buffer is shrunk.
                         if !std::mem::replace(&mut is_small, true) {
                             server.local.buffers.shrink(input);
-                            if !counted(&server.local.quota, &mut share, input.capacity()) {
+                            let is_counted = counted(&server.local.quota, &mut share, input.capacity());
+                            if !(is_counted && peer.charge(stream.incomplete())) {
                                 return Poll::Ready(Err(NO_ROOM));
                             }
                         }
@@ -261,7 +263,7 @@ impl<S: Stream> Session<S> {
 
     /// Waits for the first bytes of a request, without a buffer. `None`: they have arrived.
     async fn begin(&mut self) -> Option<Next> {
-        let Self { server, timer, stream, input, served, was_silent, .. } = self;
+        let Self { server, peer, timer, stream, input, served, was_silent, .. } = self;
         let limits = &server.local.limits;
         server.local.buffers.give_input(std::mem::take(input));
         let was_silent = std::mem::take(was_silent);
@@ -286,6 +288,9 @@ impl<S: Stream> Session<S> {
                 Poll::Ready(Ok(count)) if count > 0 => return Poll::Ready(None),
                 Poll::Ready(_) => return Poll::Ready(Some(Next::End)),
                 Poll::Pending => server.local.buffers.give_input(std::mem::take(input)),
+            }
+            if !peer.charge(stream.incomplete()) {
+                return Poll::Ready(Some(Next::End));
             }
             if server.local.closing() {
                 if *served > 0 && was_silent {
@@ -421,7 +426,7 @@ impl<S: Stream> Session<S> {
     /// moment, so the sending side is shut down first, which sends the response; then what has come is read for a while,
     /// and what is still to come of a client that may lag.
     async fn close(&mut self, is_read: bool, by: Closing) {
-        let Self { server, timer, stream, input, may_lag, .. } = self;
+        let Self { server, peer, timer, stream, input, may_lag, .. } = self;
         let is_clean = is_read && input.is_empty();
         server.local.buffers.give_input(std::mem::take(input));
         let is_last = is_clean && by == Closing::Client && !S::has_unread(stream);
@@ -447,18 +452,19 @@ impl<S: Stream> Session<S> {
         if is_clean && !*may_lag && !S::has_unread(stream) {
             return;
         }
-        hear_out(&server.local, timer, stream).await;
+        hear_out(&server.local, (timer, peer), stream).await;
     }
 }
 
 /// Counts the buffer of a head that waits for the rest; `false`: too much is held for clients.
 fn counted(quota: &Rc<Quota>, share: &mut Option<Share>, bytes: usize) -> bool {
-    if share.is_none() && bytes > UNCOUNTED {
+    if bytes > SMALL && share.as_ref().is_none_or(|share| share.amount() <= SMALL) {
         // A head that begins is new, and refused before what has begun.
+        *share = None;
         *share = quota.open(bytes);
         return share.is_some();
     }
-    share.is_none() || quota.cover(share, bytes)
+    quota.cover(share, bytes)
 }
 
 /// Whether the fleet's limits allow a connection to continue after this many requests.

@@ -9,6 +9,7 @@ use futures::poll;
 use rustls::{ClientConnection, StreamOwned};
 use rustls_pki_types::ServerName;
 use socket2::{Domain, SockRef, Socket as Raw, Type};
+use test_kit::client::frames::{PREFACE, SETTINGS, frame};
 use test_kit::client::tls::trusting;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::spawn_blocking;
@@ -23,6 +24,7 @@ use crate::http::pipeline::log::{REQUEST as REQUEST_HELD, RequestRecord};
 use crate::http::reply::Reply;
 use crate::listen::PublicPorts;
 use crate::local::Local;
+use crate::local::quota::{Quota, Share};
 use crate::table::{Tables, Writer};
 use crate::tls::backends::Backends;
 
@@ -280,7 +282,7 @@ async fn a_head_that_is_still_arriving_is_counted() {
     let fixture = Fixture::new();
     let quota = &fixture.server.local.quota;
     let begun = |length: usize| format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(length));
-    for (length, held) in [(500, 0..1), (5_000, 5_000..40_000)] {
+    for (length, held) in [(500, 500..5_000), (5_000, 5_000..40_000)] {
         let (mut connection, mut client) = fixture.connection();
         client.write_all(begun(length).as_bytes()).await.unwrap();
         assert!(poll!(&mut connection).is_pending());
@@ -329,6 +331,43 @@ async fn a_client_that_is_heard_out_holds_no_buffer() {
         assert!(buffers.unused() >= unused, "{head}: {} for all", buffers.unused());
         assert!(quota.held() <= held, "{head}: {} bytes", quota.held());
     }
+}
+
+/// A header block that goes on in further frames may have 64 KiB, of which the client has sent all but the end.
+#[tokio::test]
+async fn what_comes_of_a_frame_or_of_a_head_is_counted() {
+    const HEADERS: u8 = 1;
+    const CONTINUATION: u8 = 9;
+    let mut part = frame(HEADERS, 4, 1, &[0; 16_000]);
+    part.truncate(12_000);
+    let block = [frame(HEADERS, 0, 1, b"\x82"), frame(CONTINUATION, 0, 1, &[b'v'; 16_000])].concat();
+    let longer = frame(CONTINUATION, 0, 1, &[b'v'; 16_000]);
+    for (begun, least) in [(vec![], 0), (part, 12_000), ([&block[..], &longer].concat(), 32_000)] {
+        let fixture = Fixture::new();
+        let quota = &fixture.server.local.quota;
+        let (mut connection, mut client) = http2(&fixture);
+        client.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[]), &begun[..]].concat()).await.unwrap();
+        assert!(poll!(&mut connection).is_pending());
+        let held = quota.held();
+        assert!((least + 1..2 * least + 8_000).contains(&held), "{held} for {}", begun.len());
+        drop(connection);
+        assert_eq!(quota.held(), 0);
+        // Where nothing is left for it.
+        let _others = all_of(quota);
+        let (mut connection, mut client) = http2(&fixture);
+        client.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[]), &begun[..]].concat()).await.unwrap();
+        assert_eq!(poll!(&mut connection).is_ready(), !begun.is_empty());
+        assert_eq!(fixture.server.local.metrics.refusals.value(), u64::from(!begun.is_empty()));
+    }
+}
+
+/// All that there is.
+fn all_of(quota: &Rc<Quota>) -> Vec<Share> {
+    let mut all = Vec::new();
+    for step in [1 << 20, 1 << 10, 1] {
+        all.extend(std::iter::from_fn(|| quota.take(step)));
+    }
+    all
 }
 
 #[tokio::test]

@@ -75,6 +75,7 @@ pub(super) const OTHERS: &[(&str, &str)] = &[
     ("http::reply::relay::PASSED", "what is worth a pipe"),
     ("http::pipeline::trace::LENGTH", "the format"),
     ("http::pipeline::send::PASSED_BY", "tries that cost nothing"),
+    ("codec::stream::gathered::RECORD", "the largest record of TLS"),
     ("http::pipeline::send::UNCOUNTED", "tries where the number is not limited"),
     ("rate::connections::COUNT", "bits of a slot"),
     ("rate::connections::COUNT_BITS", "bits of a slot"),

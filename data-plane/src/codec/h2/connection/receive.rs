@@ -68,6 +68,11 @@ impl Incoming {
         Self { stage: Stage::Settings, ..Self::of_client() }
     }
 
+    /// Bytes that are held of an incomplete field block.
+    pub(super) fn unfinished(&self) -> usize {
+        self.block.as_ref().map_or(0, |block| block.bytes.capacity())
+    }
+
     pub(super) fn is_greeted(&self) -> bool {
         self.stage != Stage::Preface
     }

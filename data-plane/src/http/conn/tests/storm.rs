@@ -11,6 +11,7 @@ use tokio::runtime::{Builder, LocalOptions};
 
 use super::*;
 use crate::http::conn::hello::HANDSHAKE;
+use crate::http::peer::SESSION;
 
 /// Handshakes that are ready at once.
 const STORM: usize = 2_000;
@@ -35,6 +36,18 @@ fn pair(listener: &StdListener) -> (StdStream, StdStream) {
     let (near, _) = listener.accept().unwrap();
     near.set_nonblocking(true).unwrap();
     (client, near)
+}
+
+/// The client's end after its handshake.
+async fn greeted(client: StdStream) -> StreamOwned<ClientConnection, StdStream> {
+    let name = ServerName::try_from("a.test").unwrap();
+    let session = ClientConnection::new(Arc::new(trusting(&[])), name).unwrap();
+    let greeting = spawn_blocking(move || {
+        let mut stream = StreamOwned::new(session, client);
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+        stream
+    });
+    greeting.await.unwrap()
 }
 
 fn served(server: &Rc<Server>, near: StdStream, scheme: Scheme) {
@@ -162,6 +175,24 @@ async fn handshake_memory_is_charged_and_refused_without_budget() {
                 yield_now().await;
             }
             assert_eq!(server.local.metrics.handshake_failures.value(), 1);
+            // What is left of it stays as long as the connection.
+            let (client, near) = pair(&listener);
+            served(&server, near, Scheme::Https);
+            let mut client = greeted(client).await;
+            while server.local.metrics.handshakes.value() == 0 {
+                yield_now().await;
+            }
+            assert_eq!(quota.held(), SESSION);
+            // A record of which most has come.
+            let record = [&[23, 3, 3, 0x40, 0][..], &[0; 12_000]].concat();
+            client.sock.write_all(&record).unwrap();
+            while quota.held() < SESSION + record.len() {
+                yield_now().await;
+            }
+            drop(client);
+            while quota.held() > 0 {
+                yield_now().await;
+            }
             let taken = server.local.handshake_queue.taken();
             // Bytes held by others.
             let mut others = Vec::new();
