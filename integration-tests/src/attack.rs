@@ -67,7 +67,7 @@ impl Held {
     }
 
     /// Opens connections that each send something. Some may be closed by the server at once.
-    async fn say(address: SocketAddr, connections: usize, words: &[u8]) -> Self {
+    pub async fn say(address: SocketAddr, connections: usize, words: &[u8]) -> Self {
         let mut held = Self::default();
         for _ in 0..connections {
             let Ok(mut stream) = TcpStream::connect(address).await else { continue };
@@ -223,6 +223,34 @@ pub async fn unread_downloads(address: SocketAddr, host: &str, tls: bool, connec
             held.requests += 1;
             held.bytes += words.len() as u64;
         }
+    }
+    held
+}
+
+/// What is sent after a TLS handshake.
+#[derive(Clone, Copy, Debug)]
+pub enum Words<'a> {
+    /// In records.
+    In(&'a [u8]),
+    /// Instead of records.
+    Below(&'a [u8]),
+}
+
+/// Connections over TLS that each send something after the handshake. Some may be closed by the server at once.
+pub async fn secured(address: SocketAddr, host: &str, words: Words<'_>, connections: usize) -> Held {
+    let connector = TlsConnector::from(Arc::new(trusting(&[b"http/1.1"])));
+    let name = ServerName::try_from(host.to_owned()).expect("the name of a host");
+    let mut held = Held::default();
+    for _ in 0..connections {
+        let Ok(stream) = TcpStream::connect(address).await else { continue };
+        held.connections += 1;
+        let Ok(mut secured) = connector.connect(name.clone(), stream).await else { continue };
+        let (sent, words) = match words {
+            Words::In(words) => (secured.write_all(words).await, words),
+            Words::Below(words) => (secured.get_mut().0.write_all(words).await, words),
+        };
+        held.bytes += if sent.is_ok() { words.len() as u64 } else { 0 };
+        held.secured.push(secured);
     }
     held
 }
