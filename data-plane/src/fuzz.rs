@@ -13,7 +13,7 @@ use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
 
 use crate::codec::guard::Limits;
-use crate::codec::h1::{Body, BodyReader, CgiReader, RequestReader, write_request};
+use crate::codec::h1::{Body, BodyReader, CgiReader, RequestReader, ResponseReader, write_request};
 pub use crate::codec::h2::client_fuzz::responses as http2_client;
 pub use crate::codec::h2::server_fuzz::connection as http2;
 use crate::codec::head::{Framing, RequestHead};
@@ -54,6 +54,63 @@ pub fn requests(data: &[u8]) {
         assert_eq!(sent_on(&again[0]), sent_on(message));
         assert_eq!((&again[0].target, &again[0].body), (&message.target, &message.body));
     }
+}
+
+/// What an endpoint sends for one request, as the parsers returned it.
+#[derive(PartialEq, Eq, Debug, Default)]
+struct Answered {
+    interim: usize,
+    /// Status and fields, whether the connection lives, and what ends the body.
+    head: Option<(u16, Pairs, bool, Framing)>,
+    body: Vec<u8>,
+    /// Whether it is complete when the endpoint closes. Where an error was noticed depends on how much was available.
+    end: Option<bool>,
+    /// Bytes behind it.
+    rest: usize,
+}
+
+/// An endpoint's bytes: however they are split, the same response is read. The first byte says how that is, and whether the
+/// request was HEAD.
+pub fn responses(data: &[u8]) {
+    let Some((how, data)) = data.split_first() else { return };
+    let to_head = how % 2 == 1;
+    let whole = answer(&[data], to_head);
+    let bytewise: Vec<&[u8]> = data.chunks(1).collect();
+    assert_eq!(answer(&bytewise, to_head), whole);
+    let (first, second) = data.split_at(usize::from(*how) % (data.len() + 1));
+    assert_eq!(answer(&[first, second], to_head), whole);
+}
+
+fn answer(pieces: &[&[u8]], to_head: bool) -> Answered {
+    let (mut buffer, mut reader) = (BytesMut::new(), ResponseReader::new(Limits::RESPONSE));
+    let mut answer = Answered::default();
+    let mut body: Option<BodyReader> = None;
+    for piece in pieces {
+        buffer.extend_from_slice(piece);
+        loop {
+            let Some(body) = &mut body else {
+                match reader.feed(&mut buffer, to_head) {
+                    Ok(Some(head)) if head.is_interim() => answer.interim += 1,
+                    Ok(Some(head)) => {
+                        let fields = head.fields.iter().map(|(name, value)| (name.to_vec(), value.to_vec()));
+                        answer.head = Some((head.status, fields.collect(), head.keep_alive, head.framing));
+                        body = Some(BodyReader::of_answer(head.framing));
+                    }
+                    Ok(None) => break,
+                    Err(_) => return answer,
+                }
+                continue;
+            };
+            match body.next(&mut buffer) {
+                Ok(Body::Data(data)) => answer.body.extend_from_slice(&data),
+                Ok(Body::Need | Body::End) => break,
+                Err(_) => return answer,
+            }
+        }
+    }
+    answer.end = Some(body.is_some_and(|mut body| body.close().is_ok() && body.is_done()));
+    answer.rest = buffer.len();
+    answer
 }
 
 /// The fields that the writer does not generate itself.
@@ -332,6 +389,11 @@ mod tests {
     #[test]
     fn any_requests() {
         run("requests", super::requests);
+    }
+
+    #[test]
+    fn any_responses() {
+        run("responses", super::responses);
     }
 
     #[test]
