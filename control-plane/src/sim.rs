@@ -9,28 +9,30 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Wake};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use shared::clock;
 use shared::kind::Lane;
 use shared::name::ObjectName;
 use shared::policy::RequestMetrics;
 use shared::snapshot::Snapshot;
-use shared::version::{Lineage, Seq};
+use shared::version::{Lineage, Root, Seq};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 
 use crate::barrier::Barrier;
-use crate::event::{HoldRequest, Input, Inputs, Wants};
+use crate::event::{HoldRequest, Input, Inputs, PinChange, PinRequest, Wants};
 use crate::freshness::Freshness;
 pub use crate::freshness::{ReadTo, Unread};
 use crate::index::{Index, Options};
 use crate::kube::sim::Followed;
-pub use crate::kube::sim::{Came, NAMESPACE, Next, SETTINGS};
+pub use crate::kube::sim::{Came, NAMESPACE, Next, PinRecord, SETTINGS};
 use crate::metrics::Metrics;
 use crate::objects::ObjectKind;
+use crate::pin::{How, Pin as StoredPin};
 use crate::pipeline::{Outputs, Pipeline, PipelineError};
 use crate::placement::Placements;
 use crate::problem::Problems;
@@ -46,6 +48,23 @@ pub const WATCHED: [ObjectKind; 5] = [
     ObjectKind::ConfigMap,
 ];
 
+/// The same with the record of the pin.
+pub const WATCHED_WITH_PINS: [ObjectKind; 6] = [
+    ObjectKind::Ingress,
+    ObjectKind::IngressClass,
+    ObjectKind::Service,
+    ObjectKind::EndpointSlice,
+    ObjectKind::ConfigMap,
+    ObjectKind::Secret,
+];
+
+/// How long a pin lasts, by the clock of the machine: longer than any simulation.
+const PINNED: Duration = Duration::from_secs(24 * 3600);
+
+/// Where the pipelines' timers are set. It is not driven, so none of them ever fires.
+static TIMERS: LazyLock<Option<Runtime>> =
+    LazyLock::new(|| Builder::new_current_thread().enable_time().build().ok());
+
 /// Capacity of the input channel: more than any list of the simulator.
 const INPUTS: usize = 4_096;
 
@@ -56,11 +75,13 @@ fn other_metrics() -> RequestMetrics {
 
 /// One replica of the control plane.
 pub struct Replica {
+    watched: &'static [ObjectKind],
     watches: BTreeMap<ObjectKind, Followed>,
     inputs: Inputs,
     pipeline: Pin<Box<dyn Future<Output = Result<Infallible, PipelineError>>>>,
     published: Published,
     holds: mpsc::Receiver<HoldRequest>,
+    pins: mpsc::Receiver<PinRequest>,
     barrier: Barrier,
     revisions: Revisions,
     /// Kinds whose list for the round under way was sent, or may not be read.
@@ -93,17 +114,29 @@ impl Replica {
         Self::of_revision(lineage, Revisions::default().here, now)
     }
 
+    /// The same, which reads the record of the pin, too.
+    ///
+    /// # Panics
+    /// Never: the channel has capacity.
+    pub fn with_pins(lineage: [u8; 16], now: Instant) -> Self {
+        Self::reading(&WATCHED_WITH_PINS, lineage, Revisions::default().here, now)
+    }
+
     /// A process of a build with another compile revision, which makes other bytes of the same objects.
     ///
     /// # Panics
     /// Never: the channel has capacity.
     pub fn of_revision(lineage: [u8; 16], revision: u32, now: Instant) -> Self {
+        Self::reading(&WATCHED, lineage, revision, now)
+    }
+
+    fn reading(watched: &'static [ObjectKind], lineage: [u8; 16], revision: u32, now: Instant) -> Self {
         let is_ours = revision == Revisions::default().here;
         let (inputs, receivers) = Inputs::channel(INPUTS);
         let (store, published) = Store::new(Lineage(lineage), clock::now());
         let (wants, wanted) = watch::channel(Wants::default());
         let (holds, asked) = mpsc::channel(INPUTS);
-        let (pins, _) = mpsc::channel(1);
+        let (pins, asked_of_pin) = mpsc::channel(INPUTS);
         let (problems, known) = watch::channel(Problems::default());
         let (awaited, _) = watch::channel(None);
         let index = Index::new(Options {
@@ -117,15 +150,18 @@ impl Replica {
         let pipeline = Pipeline::new(index, store, receivers, outputs, Arc::new(Metrics::new()));
         let pipeline = pipeline.with_barrier(barrier.clone());
         // The simulator has no references to Secrets, and no namespace selector.
-        for kind in [ObjectKind::Secret, ObjectKind::Namespace] {
-            let _ = inputs.objects.try_send(Input::Synced(kind));
+        for kind in [ObjectKind::Secret, ObjectKind::Namespace].iter().filter(|kind| !watched.contains(kind))
+        {
+            let _ = inputs.objects.try_send(Input::Synced(*kind));
         }
         Self {
-            watches: WATCHED.into_iter().map(|kind| (kind, Followed::new(kind, now))).collect(),
+            watched,
+            watches: watched.iter().map(|kind| (*kind, Followed::new(*kind, now))).collect(),
             inputs,
             pipeline: Box::pin(pipeline.run()),
             published,
             holds: asked,
+            pins: asked_of_pin,
             barrier,
             revisions: Revisions { here: revision, newest: 0 },
             fresh: BTreeMap::new(),
@@ -171,7 +207,7 @@ impl Replica {
         }
         if let Some((round, is_whole)) = told.fresh {
             self.fresh.insert(kind, is_whole);
-            if self.fresh.len() == WATCHED.len() {
+            if self.fresh.len() == self.watches.len() {
                 let is_whole = self.fresh.values().all(|is_whole| *is_whole);
                 for way in [&self.inputs.endpoints, &self.inputs.objects] {
                     let _ = way.try_send(Input::Fresh { round, is_whole });
@@ -186,7 +222,7 @@ impl Replica {
     pub fn refresh(&mut self, now: Instant) -> bool {
         let Some(round) = self.barrier.begin_now() else { return false };
         self.fresh.clear();
-        for kind in WATCHED {
+        for kind in self.watched.iter().copied() {
             self.on(kind, &Came::Refresh(round), now);
         }
         true
@@ -209,6 +245,43 @@ impl Replica {
         std::iter::from_fn(|| self.holds.try_recv().ok())
             .map(|request| crate::kube::sim::record(&request))
             .collect()
+    }
+
+    /// An operator pins the version that it offers, or an earlier one of its history: the one so many versions back.
+    /// `None`: it has none, or does not serve. `number` distinguishes this record from others.
+    pub fn pin(&self, back: usize, number: u64) -> Option<PinRecord> {
+        let head = self.published.head();
+        let (how, version, config) = match back {
+            0 => (How::Pin, head.config.root, head.config.snapshot.clone()),
+            back => {
+                let past = head.history.newest_first().nth(back)?;
+                (How::Rollback, past.root, past.snapshot.clone())
+            }
+        };
+        let pin = StoredPin::new(how, version, config, clock::wall(), PINNED, "");
+        let replaces = head.pin.as_ref().map(|pin| Arc::clone(&pin.revision));
+        head.is_ready().then(|| PinRecord::of(&pin, replaces, number).ok())?
+    }
+
+    /// The revision of the stored pin that it knows of, which an operator may end.
+    pub fn pin_on_record(&self) -> Option<Arc<str>> {
+        self.published.head().on_record.clone()
+    }
+
+    /// The version that it offers because it is pinned.
+    pub fn pinned(&self) -> Option<Root> {
+        self.published.head().pin.as_ref().map(|pin| pin.version)
+    }
+
+    /// What it asks of the stored pin by itself, for people.
+    pub fn asked_of_pin(&mut self) -> Option<String> {
+        let PinRequest { change, .. } = self.pins.try_recv().ok()?;
+        Some(match change {
+            PinChange::Write { .. } => "write".to_owned(),
+            PinChange::Mend { replaces, .. } => format!("mend {replaces}"),
+            PinChange::Erase { .. } => "erase".to_owned(),
+            PinChange::Expire { pin } => format!("expire {}", pin.revision),
+        })
     }
 
     /// Whether it serves.
@@ -236,6 +309,7 @@ impl Replica {
     fn work(&mut self) {
         let woken = Arc::new(Woken(AtomicBool::new(true)));
         let waker = Arc::clone(&woken).into();
+        let _timers = TIMERS.as_ref().map(Runtime::enter);
         while woken.0.swap(false, Ordering::AcqRel) {
             // It ends only with its source, which this holds.
             let _ = self.pipeline.as_mut().poll(&mut Context::from_waker(&waker));

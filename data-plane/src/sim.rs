@@ -14,7 +14,7 @@ use shared::entry::Entry;
 use shared::kind::{Lane, ResourceKey};
 use shared::proto::config::{ControlMessage, ProxyMessage};
 use shared::snapshot::{BUCKETS, Snapshot};
-use shared::version::Seq;
+use shared::version::{Lineage, Seq};
 
 use crate::subscribe::session::{Actions, Identity, Session};
 use crate::table::apply::Audit;
@@ -27,6 +27,13 @@ pub use follower::{Follower, States};
 pub struct Proxy {
     session: Session,
     writer: Writer,
+}
+
+/// What a proxy's journal holds: one state that it was in.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    config: (Snapshot, (Lineage, Seq)),
+    live: (Snapshot, (Lineage, Seq)),
 }
 
 /// The reaction of a proxy to a message.
@@ -50,6 +57,24 @@ impl Proxy {
             ..Identity::default()
         };
         Self { session: Session::new(identity, clock::now), writer: Writer::new() }
+    }
+
+    /// A process that has just started, from what the journal of an earlier one holds.
+    pub fn from_kept(id: &str, kept: &Kept) -> Self {
+        let mut proxy = Self::new(id);
+        // LIVE first: a table is never published before its endpoints.
+        for (lane, (has, position)) in [(Lane::Live, &kept.live), (Lane::Config, &kept.config)] {
+            proxy.writer.apply(proxy.writer.first(lane, has.clone()));
+            proxy.session.resume(lane, Some(*position), true);
+        }
+        proxy
+    }
+
+    /// What its journal is handed now; `None`: a proxy cannot start from what it has.
+    pub fn kept(&self) -> Option<Kept> {
+        let places = self.session.places().filter(|_| self.session.is_welcome())?;
+        let lane = |lane, position| (self.writer.has(lane).clone(), position);
+        Some(Kept { config: lane(Lane::Config, places.config), live: lane(Lane::Live, places.live) })
     }
 
     /// Begins a stream.

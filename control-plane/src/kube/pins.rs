@@ -22,6 +22,8 @@ use crate::objects::{Object, Secret};
 use crate::pin::{self, Manifest, Pin, Unreadable};
 
 mod secrets;
+#[cfg(feature = "sim")]
+pub(super) mod sim;
 mod sweep;
 mod times;
 mod write;

@@ -3,6 +3,8 @@
 use std::time::Instant;
 
 use super::decisions::{self, Holding};
+use super::pins::Pins;
+pub use super::pins::sim::PinRecord;
 use super::sink;
 use super::watch::{Change, Item, Revision, Todo, Watch, WatchInput, WatchOutput};
 use super::wire::{self, Decoded, Whole};
@@ -82,12 +84,19 @@ pub(crate) struct Followed {
     watch: Watch<Decoded>,
     /// ConfigMaps are hold records here, except the fleet's.
     holding: Holding,
+    /// Secrets are the record of the pin here.
+    pins: Option<Pins>,
 }
 
 impl Followed {
     pub(crate) fn new(kind: ObjectKind, now: Instant) -> Self {
         let confirm_empty_list = super::WHOLE.contains(&(kind, true));
-        Self { kind, watch: Watch::new(confirm_empty_list, now), holding: Holding::default() }
+        Self {
+            kind,
+            watch: Watch::new(confirm_empty_list, now),
+            holding: Holding::default(),
+            pins: (kind == ObjectKind::Secret).then(Pins::detached),
+        }
     }
 
     pub(crate) fn next(&self, now: Instant) -> Next {
@@ -122,6 +131,10 @@ impl Followed {
         for output in input.map(|input| self.watch.on(input, now)).unwrap_or_default() {
             match output {
                 WatchOutput::Changes(changes) => {
+                    if let Some(pins) = &mut self.pins {
+                        told.inputs.extend(pins.event(changes).map(|event| Input::Events(vec![event])));
+                        continue;
+                    }
                     let events = changes.into_iter().flat_map(|change| match self.kind {
                         ObjectKind::ConfigMap if !is_settings(&change) => self.holding.events(change),
                         kind => vec![sink::event(kind, change)],
