@@ -14,8 +14,9 @@ use shared::entry::Entry;
 use shared::kind::{Lane, ResourceKey};
 use shared::proto::config::{ControlMessage, ProxyMessage};
 use shared::snapshot::{BUCKETS, Snapshot};
-use shared::version::{Lineage, Seq};
+use shared::version::Seq;
 
+use crate::journal::StoredLane;
 use crate::subscribe::session::{Actions, Identity, Session};
 use crate::table::apply::Audit;
 use crate::table::{Action, Match, Writer};
@@ -32,8 +33,8 @@ pub struct Proxy {
 /// What a proxy's journal holds: one state that it was in.
 #[derive(Clone, Debug)]
 pub struct Kept {
-    config: (Snapshot, (Lineage, Seq)),
-    live: (Snapshot, (Lineage, Seq)),
+    config: StoredLane,
+    live: StoredLane,
 }
 
 /// The reaction of a proxy to a message.
@@ -63,9 +64,9 @@ impl Proxy {
     pub fn from_kept(id: &str, kept: &Kept) -> Self {
         let mut proxy = Self::new(id);
         // LIVE first: a table is never published before its endpoints.
-        for (lane, (has, position)) in [(Lane::Live, &kept.live), (Lane::Config, &kept.config)] {
-            proxy.writer.apply(proxy.writer.first(lane, has.clone()));
-            proxy.session.resume(lane, Some(*position), true);
+        for (lane, stored) in [(Lane::Live, &kept.live), (Lane::Config, &kept.config)] {
+            proxy.writer.apply(proxy.writer.first(lane, stored.has.clone()));
+            proxy.session.resume(lane, stored.position, true);
         }
         proxy
     }
@@ -73,7 +74,7 @@ impl Proxy {
     /// What its journal is handed now; `None`: a proxy cannot start from what it has.
     pub fn kept(&self) -> Option<Kept> {
         let places = self.session.places().filter(|_| self.session.is_welcome())?;
-        let lane = |lane, position| (self.writer.has(lane).clone(), position);
+        let lane = |lane, position| StoredLane::of(&self.writer, lane, position);
         Some(Kept { config: lane(Lane::Config, places.config), live: lane(Lane::Live, places.live) })
     }
 

@@ -6,6 +6,8 @@ use shared::kind::Lane;
 use shared::snapshot::Snapshot;
 use shared::version::{Lineage, Seq, Source};
 
+use crate::table::Writer;
+
 /// Identifies the owner of a state: what a proxy knows about a control plane before it connects, and what it learns
 /// from it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -33,6 +35,21 @@ pub(crate) struct StoredState {
     pub(crate) binding: Arc<Binding>,
     pub(crate) config: StoredLane,
     pub(crate) live: StoredLane,
+}
+
+impl StoredLane {
+    /// What a process needs of a lane to serve what this one serves, which is at this position of a log.
+    ///
+    /// What LIVE has lost belongs to it as long as it is served: the CONFIG that does not refer to it any more may never
+    /// come. With it, LIVE is no state of a log, and a process that starts asks for the difference.
+    pub(crate) fn of(writer: &Writer, lane: Lane, position: (Lineage, Seq)) -> Self {
+        let mut stored = Self { has: writer.has(lane).clone(), position: Some(position) };
+        if lane == Lane::Live && writer.lingering().len() > 0 {
+            stored.has.extend(writer.lingering().cloned());
+            stored.position = None;
+        }
+        stored
+    }
 }
 
 impl StoredState {

@@ -35,6 +35,15 @@ pub(super) enum Opening {
     WhenComplete,
 }
 
+/// What was handed to the journal last: the positions, what was served besides, and whose it is.
+#[derive(PartialEq, Debug)]
+struct Kept {
+    places: Places,
+    /// Number of resources that the proxy served and did not have any more: it decreases at the same positions.
+    lingering: usize,
+    binding: Arc<Binding>,
+}
+
 /// The journal, if there is one, and the state it began with.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
@@ -42,7 +51,7 @@ pub(super) struct Disk {
     start: Option<Arc<FromDisk>>,
     alone: bool,
     binding: Option<(Arc<Binding>, Instant)>,
-    kept: Option<(Places, Arc<Binding>)>,
+    kept: Option<Kept>,
 }
 
 impl Disk {
@@ -90,17 +99,16 @@ impl Disk {
                 binding
             }
         };
-        let is_kept = |(kept, under): &(Places, Arc<Binding>)| *kept == places && *under == binding;
-        if self.kept.as_ref().is_some_and(is_kept) {
+        let kept = Kept { places, lingering: writer.lingering().len(), binding: Arc::clone(&binding) };
+        if self.kept.as_ref() == Some(&kept) {
             return;
         }
-        let lane = |lane, position| StoredLane { has: writer.has(lane).clone(), position: Some(position) };
         journal.keep(StoredState {
-            binding: Arc::clone(&binding),
-            config: lane(Lane::Config, places.config),
-            live: lane(Lane::Live, places.live),
+            binding,
+            config: StoredLane::of(writer, Lane::Config, places.config),
+            live: StoredLane::of(writer, Lane::Live, places.live),
         });
-        self.kept = Some((places, binding));
+        self.kept = Some(kept);
     }
 }
 

@@ -16,6 +16,7 @@ mod config;
 mod counts;
 mod interned;
 mod large;
+mod lingering;
 mod materials;
 pub mod names;
 mod namespaces;
@@ -56,6 +57,7 @@ use candidate::Change;
 use cells::Cells;
 use compiled::CompiledHost;
 use config::Config;
+use lingering::Lingering;
 use materials::Materials;
 use names::{Answer, Names};
 use policies::Policies;
@@ -138,6 +140,7 @@ pub struct Writer {
     compiled: ByName<CompiledHost>,
     has_config: Snapshot,
     has_live: Snapshot,
+    lingering: Lingering,
     refused: BTreeMap<ResourceKey, Refused>,
     counters: Arc<Counters>,
 }
@@ -176,6 +179,7 @@ impl Writer {
             compiled: ByName::default(),
             has_config: Snapshot::default(),
             has_live: Snapshot::default(),
+            lingering: Lingering::default(),
             refused: BTreeMap::new(),
             counters,
         }
@@ -218,6 +222,7 @@ impl Writer {
                 self.change_config(up, &removed);
             }
             Change::Live { up, removed } => {
+                self.lingering.note(&self.has_live, &up, &removed);
                 self.has_live = candidate.has;
                 self.change_live(up, &removed);
             }
@@ -245,6 +250,7 @@ impl Writer {
         self.cells.sweep();
         self.secrets.sweep();
         self.materials.sweep();
+        self.sweep_lingering();
     }
 
     /// The names to resolve whose addresses are endpoints.

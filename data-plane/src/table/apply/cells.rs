@@ -108,6 +108,12 @@ impl Cells {
         self.service_of.contains_key(key)
     }
 
+    /// Whether a slice is in use although it was removed.
+    pub(super) fn lingers(&self, key: &str) -> bool {
+        let service = self.service_of.get(key).and_then(|service| self.services.get(service));
+        service.and_then(|service| service.slices.get(key)).is_some_and(|slice| slice.lingering)
+    }
+
     /// Whether a slice is stored with exactly these contents.
     pub(super) fn says(&self, key: &Arc<str>, endpoints: &Endpoints) -> bool {
         let service = self.service_of.get(key).filter(|service| ***service == *endpoints.service);

@@ -134,6 +134,14 @@ impl Materials {
         self.set_ticket_keys(key, None);
     }
 
+    /// Whether a Material is in use although it was removed.
+    pub(super) fn lingers(&self, key: &str) -> bool {
+        let Self { users, identities, authorities, ticket_keys: _ } = self;
+        users.lingering.contains(key)
+            || identities.lingering.contains(key)
+            || authorities.lingering.contains(key)
+    }
+
     /// Drops everything that was compiled from it.
     pub(super) fn forget(&mut self, key: &Arc<str>) {
         let Self { users, identities, authorities, ticket_keys: _ } = self;

@@ -57,6 +57,16 @@ impl Secrets {
         self.chains.contains_key(key)
     }
 
+    /// Whether a certificate is in use although it was removed.
+    pub(super) fn lingers(&self, key: &str) -> bool {
+        self.lingering.contains(key)
+    }
+
+    /// Whether such a certificate names this chain.
+    pub(super) fn lingers_with(&self, chain: &str) -> bool {
+        self.by_chain.get(chain).is_some_and(|names| names.iter().any(|key| self.lingering.contains(key)))
+    }
+
     /// Whether this is the certificate that is served.
     pub(super) fn says(&self, key: &str, certificate: &Certificate) -> bool {
         self.shown.get(key).is_some_and(|shown| shown.certificate == *certificate)

@@ -15,6 +15,7 @@ use crate::table::world::{
 };
 use crate::table::{Action, BackendCell, Match};
 
+mod lingering;
 mod sources;
 mod spared;
 

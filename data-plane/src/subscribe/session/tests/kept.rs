@@ -1,22 +1,22 @@
 //! A proxy that starts with state from disk.
 
-use shared::snapshot::Snapshot;
+use shared::delta::Removal;
 use shared::version::Source;
 
 use super::*;
+use crate::journal::StoredLane;
 
 /// What a proxy stores at times when it may.
 pub(super) struct Kept {
-    places: Places,
-    config: Snapshot,
-    live: Snapshot,
+    config: StoredLane,
+    live: StoredLane,
 }
 
 impl Kept {
     pub(super) fn of(proxy: &Proxy) -> Option<Self> {
-        let has = |lane| proxy.writer.has(lane).clone();
         let places = proxy.session.places()?;
-        Some(Self { places, config: has(Lane::Config), live: has(Lane::Live) })
+        let lane = |lane, position| StoredLane::of(&proxy.writer, lane, position);
+        Some(Self { config: lane(Lane::Config, places.config), live: lane(Lane::Live, places.live) })
     }
 }
 
@@ -30,14 +30,14 @@ impl Proxy {
     fn reborn_with(self, whole: bool) -> Self {
         let mut next = Self::new();
         let Some(kept) = self.kept else { return next };
-        let mut live = kept.live.clone();
-        if let Some(lost) = kept.live.iter().next().filter(|_| !whole) {
+        let mut live = kept.live.has.clone();
+        if let Some(lost) = kept.live.has.iter().next().filter(|_| !whole) {
             live.remove(&lost.key);
         }
         next.writer.apply(next.writer.first(Lane::Live, live));
-        next.writer.apply(next.writer.first(Lane::Config, kept.config.clone()));
-        next.session.resume(Lane::Config, Some(kept.places.config), whole);
-        next.session.resume(Lane::Live, whole.then_some(kept.places.live), whole);
+        next.writer.apply(next.writer.first(Lane::Config, kept.config.has.clone()));
+        next.session.resume(Lane::Config, kept.config.position, whole);
+        next.session.resume(Lane::Live, kept.live.position.filter(|_| whole), whole);
         Self { kept: Some(kept), ..next }
     }
 
@@ -75,4 +75,30 @@ fn partially_restored_state_is_requested_before_it_is_stored_again() {
     next.catch_up(&mut model);
     assert!(!next.session.is_kept() && next.session.places().is_some());
     next.check(&model);
+}
+
+/// LIVE has come, and the CONFIG that goes with it has not: the route leads to what LIVE has lost.
+#[test]
+fn one_that_starts_between_live_and_its_config_serves_what_was_served() {
+    let (mut model, mut proxy) = in_sync();
+    let leaves = |kind, key: &str| Removal { key: ResourceKey::new(kind, key), gone: false };
+    let slice = leaves(Kind::Endpoints, "ns/e");
+    model.world.live.remove(&slice.key);
+    model.live.deltas.push(Delta { up: Vec::new(), removed: vec![slice] });
+    let config = [leaves(Kind::Route, "ingress/ns/i/a.test"), leaves(Kind::Backend, "ns/s/80")];
+    model.world.config.change([], config.iter().map(|removal| removal.key.clone()));
+    model.config.deltas.push(Delta { up: Vec::new(), removed: config.to_vec() });
+
+    let message = model.next(9).unwrap();
+    assert!(matches!(&message, Control::Batch(batch) if batch.lane == Lane::Live.to_wire() && !batch.more));
+    proxy.hear(message);
+    assert!(proxy.writer.has(Lane::Live).is_empty());
+    let served = dump(&proxy.writer.tables().current());
+    let mut reborn = proxy.reborn();
+    assert_eq!(dump(&reborn.writer.tables().current()), served);
+    assert!(reborn.session.is_complete());
+    assert_eq!(reborn.modes(&mut model), [Mode::Full, Mode::Cursor], "that LIVE was never in the log");
+    reborn.catch_up(&mut model);
+    reborn.check(&model);
+    assert!(reborn.kept.is_some_and(|kept| kept.live.position.is_some()), "in sync, it is stored as it is");
 }
