@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use control_plane::objects::ObjectKind;
-use control_plane::sim::NAMESPACE;
+use control_plane::sim::{NAMESPACE, PinRecord};
 use serde_json::{Value, json};
+
+use super::past::Past;
 
 /// Where the objects of the world are.
 const WORLD: &str = "default";
@@ -16,6 +18,8 @@ type Name = (ObjectKind, String);
 #[derive(Clone)]
 struct Happened {
     revision: u64,
+    /// Its number in the past.
+    number: u64,
     kind: ObjectKind,
     line: String,
 }
@@ -28,8 +32,12 @@ pub(super) struct Cluster {
     log: Vec<Happened>,
     /// Events up to here are forgotten.
     compacted: u64,
+    /// The names of the parts of the pin in force.
+    pin: Option<Vec<String>>,
     /// Generates uids; not reset by restoring a backup.
     created: u64,
+    /// Nor is what was.
+    past: Past,
     /// Kinds that may not be listed, nor watched anew.
     pub(super) forbidden: BTreeSet<ObjectKind>,
 }
@@ -41,13 +49,57 @@ impl Cluster {
             objects: BTreeMap::new(),
             log: Vec::new(),
             compacted: 0,
+            pin: None,
             created: 0,
+            past: Past::default(),
             forbidden: BTreeSet::new(),
         }
     }
 
     pub(super) fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// Everything that ever happened.
+    pub(super) fn past(&self) -> &Past {
+        &self.past
+    }
+
+    /// A number that no other call returns.
+    pub(super) fn count(&mut self) -> u64 {
+        self.created += 1;
+        self.created
+    }
+
+    /// The version of an object.
+    pub(super) fn revision_of(&self, kind: ObjectKind, name: &str) -> Option<String> {
+        self.get(kind, name)?["metadata"]["resourceVersion"].as_str().map(str::to_owned)
+    }
+
+    /// The version of the pin in force; one that is not complete yet is none.
+    pub(super) fn pin_revision(&self) -> Option<String> {
+        self.pin.as_ref().and_then(|_| self.revision_of(ObjectKind::Secret, PinRecord::NAME))
+    }
+
+    /// Whether the pin in force has this part.
+    pub(super) fn pin_names(&self, part: &str) -> bool {
+        self.pin.iter().flatten().any(|name| name == part)
+    }
+
+    /// A pin comes into force: its manifest, which names its own uid, and the names of its parts. Returns the parts of
+    /// the previous one.
+    pub(super) fn pin(&mut self, manifest: impl FnOnce(&str) -> Value, parts: Vec<String>) -> Vec<String> {
+        let there = self.get(ObjectKind::Secret, PinRecord::NAME).expect("it was created");
+        let manifest = manifest(there["metadata"]["uid"].as_str().expect("each has one"));
+        self.put(ObjectKind::Secret, PinRecord::NAME, manifest);
+        self.past.pins += 1;
+        self.pin.replace(parts).unwrap_or_default()
+    }
+
+    /// It ends. Returns its parts.
+    pub(super) fn unpin(&mut self) -> Vec<String> {
+        self.delete(ObjectKind::Secret, PinRecord::NAME);
+        self.pin.take().unwrap_or_default()
     }
 
     pub(super) fn get(&self, kind: ObjectKind, name: &str) -> Option<&Value> {
@@ -67,7 +119,7 @@ impl Cluster {
         object["apiVersion"] = json!(kind.api_version());
         object["kind"] = json!(kind.as_str());
         let namespace = match kind {
-            ObjectKind::ConfigMap => NAMESPACE,
+            ObjectKind::ConfigMap | ObjectKind::Secret => NAMESPACE,
             ObjectKind::IngressClass => "",
             _ => WORLD,
         };
@@ -92,7 +144,8 @@ impl Cluster {
 
     fn happened(&mut self, kind: ObjectKind, what: &str, object: &Value) {
         let line = json!({"type": what, "object": object}).to_string() + "\n";
-        self.log.push(Happened { revision: self.revision, kind, line });
+        let number = self.past.happens(kind);
+        self.log.push(Happened { revision: self.revision, number, kind, line });
     }
 
     /// Compacts the history.
@@ -103,9 +156,10 @@ impl Cluster {
     /// Restores a backup. With `counts_on` revisions continue and earlier watches are rejected, as with `etcdutl
     /// --bump-revision --mark-compacted`; else revisions are assigned a second time.
     pub(super) fn restore(&mut self, backup: &Self, counts_on: bool) {
-        let (created, revision) = (self.created, self.revision);
+        let (created, revision, past) = (self.created, self.revision, std::mem::take(&mut self.past));
         *self = backup.clone();
-        self.created = created;
+        (self.created, self.past) = (created, past);
+        self.past.restores();
         if counts_on {
             self.revision = revision + 1_000;
             self.compacted = self.revision;
@@ -145,10 +199,10 @@ impl Cluster {
         revision >= self.compacted
     }
 
-    /// What happened to a kind after a revision.
-    pub(super) fn since(&self, kind: ObjectKind, revision: u64) -> Vec<(u64, String)> {
+    /// What happened to a kind after a revision: its revision, its number in the past, and its line.
+    pub(super) fn since(&self, kind: ObjectKind, revision: u64) -> Vec<(u64, u64, String)> {
         let later = self.log.iter().filter(|it| it.kind == kind && it.revision > revision);
-        later.map(|it| (it.revision, it.line.clone())).collect()
+        later.map(|it| (it.revision, it.number, it.line.clone())).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! A seeded simulator of everything between an API server and the tables of proxies: the real watches, pipelines,
 //! stores and sessions of several replicas, and the real sessions and tables of several proxies, over connections that
 //! delay, cut, lose, repeat and reorder, with processes that restart at any step and a store that may be restored.
+//! Operators pin versions, and proxies start from the state that they kept. No proxy goes back in time ([`past`]).
 //!
 //! `FIRTH_SEEDS=10000` runs more seeds, `FIRTH_SEED=17` a single one. A seed that fails becomes a test of its own
 //! below.
@@ -14,8 +15,11 @@ mod fresh;
 mod member;
 mod moving;
 mod node;
+mod past;
+mod pins;
 mod revisions;
 mod rights;
+mod whole;
 
 use std::time::{Duration, Instant};
 
@@ -50,6 +54,8 @@ struct World {
     hosts: Vec<String>,
     /// Whether an IngressClass and the fleet's ConfigMap come, change and go.
     has_fleet: bool,
+    /// Whether versions are pinned, proxies keep their state, and none of them may go back in time.
+    is_whole: bool,
 }
 
 impl World {
@@ -76,6 +82,7 @@ impl World {
             offered: Offered::default(),
             hosts,
             has_fleet: false,
+            is_whole: false,
         }
     }
 
@@ -124,6 +131,8 @@ impl World {
         let at = self.rng.usize(..NODES);
         let who = self.rng.usize(..PROXIES);
         match self.rng.u8(..200) {
+            // Of all numbers alike.
+            _ if self.is_whole && self.rng.u8(..6) == 0 => self.step_of_whole(at, who),
             0..=29 => self.edit(),
             30..=89 => {
                 let node = &mut self.nodes[at];
@@ -154,6 +163,9 @@ impl World {
         }
         self.note();
         self.members[who].check_served(&self.hosts, &STABLE);
+        if self.is_whole {
+            self.members[who].check_way(self.cluster.past());
+        }
     }
 
     /// Restores a backup of the store, and restarts the API server.
@@ -186,10 +198,16 @@ impl World {
         }
     }
 
+    /// A new process.
+    fn begin(&mut self) -> Node {
+        self.lives += 1;
+        let (life, now) = (self.lives - 1, self.now);
+        if self.is_whole { Node::with_pins(life, now) } else { Node::new(life, now) }
+    }
+
     /// A replica is replaced by a new process.
     fn restart(&mut self, at: usize) {
-        self.nodes[at] = Node::new(self.lives, self.now);
-        self.lives += 1;
+        self.nodes[at] = self.begin();
         for member in self.members.iter_mut().filter(|member| member.is_at(at)) {
             member.part(self.now, Duration::ZERO, None);
         }
@@ -209,7 +227,8 @@ impl World {
     /// Without further faults all reach the same state.
     fn settle(&mut self) {
         // A new replica defines the expected state.
-        self.nodes.push(Node::new(self.lives, self.now));
+        let fresh = self.begin();
+        self.nodes.push(fresh);
         for at in 0..NODES {
             if self.nodes[at].moving {
                 self.restart(at);
@@ -233,6 +252,9 @@ impl World {
                     member.serve(&mut self.nodes, self.now);
                 }
                 member.check_served(&self.hosts, &STABLE);
+                if self.is_whole {
+                    member.check_way(self.cluster.past());
+                }
             }
             if self.is_settled() {
                 self.members.iter_mut().for_each(Member::check_live);
@@ -274,16 +296,28 @@ impl World {
     }
 }
 
-fn simulate(mut world: World) {
+/// How often what the long run is about happened.
+#[derive(Clone, Copy, Default, Debug)]
+struct Tried {
+    pins: usize,
+    starts_from_disk: usize,
+}
+
+fn simulate(mut world: World) -> Tried {
     for _ in 0..STEPS {
         world.step();
     }
     world.settle();
+    if world.is_whole {
+        world.end_pin();
+    }
     if world.has_fleet {
         world.check_fleet();
         world.delete_fleet();
         world.create_fleet();
     }
+    let starts_from_disk = world.members.iter().map(|member| member.starts_from_disk).sum();
+    Tried { pins: world.cluster.past().pins, starts_from_disk }
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -298,29 +332,35 @@ fn all_converge_whatever_happens() {
         None => 0..number("FIRTH_SEEDS").unwrap_or(300),
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let failed: Vec<u64> = std::thread::scope(|scope| {
+    let count = seeds.end - seeds.start;
+    let runs: Vec<(u64, Option<Tried>)> = std::thread::scope(|scope| {
         let share = |part: u64| {
             let seeds = seeds.clone().filter(move |seed| seed % threads == part);
             scope.spawn(move || {
-                let fails = |seed: &u64| {
-                    let seed = *seed;
-                    std::panic::catch_unwind(|| simulate(World::with_fleet(seed))).is_err()
-                };
-                seeds.filter(fails).collect::<Vec<_>>()
+                let run = |seed| (seed, std::panic::catch_unwind(|| simulate(World::whole(seed))).ok());
+                seeds.map(run).collect::<Vec<_>>()
             })
         };
         #[allow(clippy::needless_collect, reason = "all threads begin before the first is waited for")]
         let parts: Vec<_> = (0..threads).map(share).collect();
         parts.into_iter().flat_map(|part| part.join().expect("panics are caught")).collect()
     });
+    let failed: Vec<_> = runs.iter().filter(|(_, tried)| tried.is_none()).map(|(seed, _)| seed).collect();
     assert!(failed.is_empty(), "FIRTH_SEED={} fails, and {} in all: {failed:?}", failed[0], failed.len());
+    let sum =
+        |of: fn(&Tried) -> usize| runs.iter().filter_map(|(_, tried)| tried.as_ref().map(of)).sum::<usize>();
+    let (pins, starts) = (sum(|it| it.pins) as u64, sum(|it| it.starts_from_disk) as u64);
+    assert!(count < 10 || pins > count / 2, "{pins} pins in {count} runs: hardly tried");
+    assert!(count < 10 || starts > count / 2, "{starts} starts from disk in {count} runs: hardly tried");
 }
 
 /// A hold was stored and then deleted by a replica that was behind, while the one that had asked for it listed the holds
 /// anew: it waited forever for what it had asked for, and a replica that started had no last good version.
 #[test]
 fn a_hold_that_vanished_unseen_is_asked_for_again() {
-    [1_075, 2_498].map(World::new).into_iter().for_each(simulate);
+    for seed in [1_075, 2_498] {
+        simulate(World::new(seed));
+    }
 }
 
 /// The same, but it vanished with a backup from before, to which the store was restored.

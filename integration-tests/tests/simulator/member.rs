@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use control_plane::sim::{Happens, Sent, Stream};
-use data_plane::sim::Proxy;
+use data_plane::sim::{Kept, Proxy};
 use fastrand::Rng;
 use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
@@ -17,6 +17,7 @@ use shared::version::{Root, Version};
 use tonic_prost::prost::Message as _;
 
 use super::node::Node;
+use super::past::{Past, Reached, Seen, Way};
 
 /// Limit of the frames in flight on one stream: two lanes, two batches, sixteen chunks, and other messages.
 const FRAMES: usize = 2 * 2 * 16 + 8;
@@ -26,7 +27,10 @@ struct Link {
     node: usize,
     life: u64,
     stream: Stream,
-    down: VecDeque<Bytes>,
+    /// What its replica knew when the stream was last told of a head.
+    seen: Seen,
+    /// Each frame with what was known of when it was sent.
+    down: VecDeque<(Bytes, Seen)>,
     up: VecDeque<ProxyMessage>,
     /// Messages were lost, repeated or reordered: this may end the stream.
     tampered: bool,
@@ -34,6 +38,13 @@ struct Link {
     over: bool,
     /// Not before this the proxy goes on at another replica, and stays until that takes it.
     moves: Option<Instant>,
+}
+
+/// What a proxy's journal has.
+struct Disk {
+    kept: Kept,
+    reached: Reached,
+    lacks: bool,
 }
 
 /// One proxy.
@@ -49,6 +60,14 @@ pub(super) struct Member {
     lacks: bool,
     /// Its state differs from what it was sent, and this was not detected yet.
     differs: bool,
+    /// How it comes from one state to the next.
+    way: Way,
+    /// The state that its journal was handed last: the disk may be slow.
+    to_keep: Option<(Kept, bool)>,
+    /// The state on its disk.
+    disk: Option<Disk>,
+    /// How often it started from that.
+    pub(super) starts_from_disk: usize,
     /// Streams that it opened.
     pub(super) streams: usize,
     /// How often it went to another replica because it was asked to.
@@ -73,6 +92,10 @@ impl Member {
             sent: HashSet::new(),
             lacks: false,
             differs: false,
+            way: Way::default(),
+            to_keep: None,
+            disk: None,
+            starts_from_disk: 0,
             streams: 0,
             moved: 0,
             turned_away: 0,
@@ -119,6 +142,29 @@ impl Member {
         self.proxy = Proxy::new(&self.id);
         self.sent.clear();
         (self.lacks, self.differs) = (false, false);
+        (self.way, self.to_keep, self.disk) = (Way::default(), None, None);
+    }
+
+    /// The process starts again, with what is on its disk if there is something: maybe not the last that it had.
+    pub(super) fn restart_from_disk(&mut self, nodes: &mut [Node], now: Instant) {
+        let Some(Disk { kept, reached, lacks }) = &self.disk else { return };
+        self.proxy = Proxy::from_kept(&self.id, kept);
+        (self.way, self.lacks, self.differs) = (Way::from(*reached), *lacks, false);
+        (self.starts_from_disk, self.to_keep) = (self.starts_from_disk + 1, None);
+        self.part(now, Duration::ZERO, Some(nodes));
+        assert!(self.proxy.is_complete(), "{}: it serves before it has a stream", self.id);
+    }
+
+    /// What its journal was handed is on its disk.
+    pub(super) fn store(&mut self) {
+        if let Some((kept, lacks)) = self.to_keep.take() {
+            self.disk = Some(Disk { kept, lacks, reached: self.way.kept() });
+        }
+    }
+
+    /// Whether it went back in time since the last call.
+    pub(super) fn check_way(&mut self, past: &Past) {
+        self.way.check(past, &self.id);
     }
 
     /// The stream breaks.
@@ -149,6 +195,7 @@ impl Member {
             node: at,
             life: node.life,
             stream: node.replica.connect(now),
+            seen: node.seen,
             down: VecDeque::new(),
             up: VecDeque::new(),
             tampered: false,
@@ -185,6 +232,7 @@ impl Member {
             return self.part(now, Duration::ZERO, None);
         }
         let mut sent = node.replica.tell(&mut link.stream, now);
+        link.seen = node.seen;
         if link.stream.wants_slot() && node.slots > 0 {
             node.slots -= 1;
             let more = link.stream.give_slot(now);
@@ -209,7 +257,7 @@ impl Member {
             "{}: it acknowledged what it was not sent",
             self.id
         );
-        link.down.extend(sent.frames);
+        link.down.extend(sent.frames.into_iter().map(|frame| (frame, link.seen)));
         assert!(link.down.len() <= FRAMES, "{}: {} frames wait", self.id, link.down.len());
         if let Some(end) = sent.end {
             self.turned_away += usize::from(end.starts_with("Older"));
@@ -226,7 +274,7 @@ impl Member {
     /// One message arrives at the proxy.
     pub(super) fn down(&mut self, nodes: &mut [Node], offered: &Offered, now: Instant) -> bool {
         let Some(link) = &mut self.link else { return false };
-        let Some(frame) = link.down.pop_front() else {
+        let Some((frame, seen)) = link.down.pop_front() else {
             if link.over {
                 self.part(now, Duration::ZERO, Some(nodes));
             }
@@ -245,10 +293,20 @@ impl Member {
             self.chunks.push((keys, bytes));
             self.lacks &= link.tampered || batch.lane == Lane::Live.to_wire();
         }
+        let before = Lane::ALL.map(|lane| self.root(lane));
         let said = self.proxy.on(message);
         self.differs &= !offered.contains(&(Lane::Config, self.root(Lane::Config).0))
             || !offered.contains(&(Lane::Live, self.root(Lane::Live).0));
         self.check(offered);
+        for (lane, before) in before.into_iter().enumerate() {
+            if self.root(Lane::ALL[lane]) != before {
+                self.way.changes(lane, seen);
+            }
+        }
+        if let Some(kept) = self.proxy.kept() {
+            self.to_keep = Some((kept, self.lacks));
+            self.way.keeps();
+        }
         let Some(link) = &mut self.link else { return true };
         link.up.extend(said.answers);
         link.moves = link.moves.or_else(|| said.moves.map(|after| now + after));

@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use control_plane::objects::ObjectKind;
-use control_plane::sim::{Came, Next, Replica, Revisions, WATCHED};
+use control_plane::sim::{Came, Next, Replica, Revisions, WATCHED, WATCHED_WITH_PINS};
 use fastrand::Rng;
 use serde_json::Value;
+use shared::kind::Lane;
 
 use super::cluster::{Cluster, is_same};
+use super::past::Seen;
+use super::pins::{Told, Writer};
 
 /// Full syncs at once: few, so that streams wait.
 const SLOTS: usize = 1;
@@ -18,7 +21,8 @@ pub(super) const HAND_OVER: Duration = Duration::from_secs(2);
 /// What is on its way from the API server for one kind.
 #[derive(Default)]
 struct Feed {
-    coming: VecDeque<Came>,
+    /// Each with the number of the last event of the kind that it tells of; 0: of none.
+    coming: VecDeque<(u64, Came)>,
     /// Lines up to here were put on their way.
     position: u64,
     /// The watch receives nothing and does not notice.
@@ -30,8 +34,13 @@ pub(super) struct Node {
     pub(super) replica: Replica,
     /// Counts the processes: a stream belongs to one of them.
     pub(super) life: u64,
+    watched: &'static [ObjectKind],
     feeds: BTreeMap<ObjectKind, Feed>,
     decisions: VecDeque<(String, Option<String>)>,
+    /// Pins that it was told to store.
+    pins: Writer,
+    /// What it knows.
+    pub(super) seen: Seen,
     pub(super) slots: usize,
     /// It is about to end: proxies go elsewhere, and no more come.
     pub(super) moving: bool,
@@ -48,19 +57,33 @@ impl Node {
 
     /// Of a build of this compile revision.
     pub(super) fn of_revision(life: u64, revision: u32, now: Instant) -> Self {
-        let mut lineage = [0; 16];
-        lineage[..8].copy_from_slice(&life.to_le_bytes());
-        lineage[8] = 1;
+        Self::around(Replica::of_revision(lineage(life), revision, now), &WATCHED, life)
+    }
+
+    /// Where versions are pinned.
+    pub(super) fn with_pins(life: u64, now: Instant) -> Self {
+        Self::around(Replica::with_pins(lineage(life), now), &WATCHED_WITH_PINS, life)
+    }
+
+    fn around(replica: Replica, watched: &'static [ObjectKind], life: u64) -> Self {
         Self {
-            replica: Replica::of_revision(lineage, revision, now),
+            replica,
             life,
-            feeds: WATCHED.into_iter().map(|kind| (kind, Feed::default())).collect(),
+            watched,
+            feeds: watched.iter().map(|kind| (*kind, Feed::default())).collect(),
             decisions: VecDeque::new(),
+            pins: Writer::default(),
+            seen: Seen::default(),
             slots: SLOTS,
             moving: false,
             behind: false,
             rounds: 0,
         }
+    }
+
+    /// An operator's decision.
+    pub(super) fn tell(&mut self, told: Told) {
+        self.pins.tell(told);
     }
 
     /// Whether it takes streams.
@@ -79,14 +102,14 @@ impl Node {
     /// One thing happens on one connection, good or bad.
     pub(super) fn stir(&mut self, cluster: &Cluster, rng: &mut Rng, now: Instant) {
         self.refresh(now);
-        let kind = WATCHED[rng.usize(..WATCHED.len())];
+        let kind = self.watched[rng.usize(..self.watched.len())];
         match rng.u8(..60) {
             0 => self.breaks(kind, rng, now),
             1 => self.feed(kind).stalled = true,
             2 => {
                 // The same line comes a second time.
                 let feed = self.feed(kind);
-                if let Some(line @ Came::Line(_)) = feed.coming.front().cloned() {
+                if let Some(line @ (_, Came::Line(_))) = feed.coming.front().cloned() {
                     feed.coming.push_front(line);
                 }
             }
@@ -106,14 +129,14 @@ impl Node {
             _ => Came::Ended,
         };
         *self.feed(kind) = Feed::default();
-        self.hear(kind, &came, now);
+        self.hear(kind, 0, &came, now);
     }
 
     /// All connections break at once.
     pub(super) fn cut(&mut self, now: Instant) {
-        for kind in WATCHED {
+        for kind in self.watched.iter().copied() {
             *self.feed(kind) = Feed::default();
-            self.hear(kind, &Came::Failed, now);
+            self.hear(kind, 0, &Came::Failed, now);
         }
     }
 
@@ -126,7 +149,7 @@ impl Node {
         now: Instant,
     ) -> bool {
         if self.replica.due(kind).is_some_and(|due| due <= now) {
-            self.hear(kind, &Came::Tick, now);
+            self.hear(kind, 0, &Came::Tick, now);
         }
         let next = self.replica.next(kind, now);
         let feed = self.feed(kind);
@@ -138,37 +161,40 @@ impl Node {
             Next::List { .. } | Next::Open { .. }
                 if feed.coming.is_empty() && cluster.forbidden.contains(&kind) =>
             {
-                feed.coming.push_back(Came::Refused(403));
+                feed.coming.push_back((0, Came::Refused(403)));
             }
             // Taken down now, heard later.
             Next::List { .. } if feed.coming.is_empty() => {
-                feed.coming.push_back(Came::Page(cluster.list(kind)))
+                feed.coming.push_back((cluster.past().now(), Came::Page(cluster.list(kind))))
             }
             Next::Open { from } if feed.coming.is_empty() => open(feed, from, kind, cluster, rng),
             Next::Read if feed.stalled => return false,
             Next::Read => {
-                for (revision, line) in cluster.since(kind, feed.position) {
+                for (revision, number, line) in cluster.since(kind, feed.position) {
                     feed.position = revision;
-                    feed.coming.push_back(Came::Line(line));
+                    feed.coming.push_back((number, Came::Line(line)));
                 }
                 if rng.u8(..40) == 0 && feed.position <= cluster.revision() {
                     feed.position = cluster.revision();
-                    feed.coming.push_back(Came::Line(cluster.bookmark(kind, false)));
+                    feed.coming.push_back((0, Came::Line(cluster.bookmark(kind, false))));
                 }
             }
             _ => {}
         }
         if let Some(revision) = feed.probe.take() {
-            self.hear(kind, &Came::Newest(revision), now);
+            self.hear(kind, 0, &Came::Newest(revision), now);
             return true;
         }
-        let Some(came) = self.feed(kind).coming.pop_front() else { return false };
-        self.hear(kind, &came, now);
+        let Some((number, came)) = self.feed(kind).coming.pop_front() else { return false };
+        self.hear(kind, number, &came, now);
         true
     }
 
-    fn hear(&mut self, kind: ObjectKind, came: &Came, now: Instant) {
+    fn hear(&mut self, kind: ObjectKind, number: u64, came: &Came, now: Instant) {
+        let before = Lane::ALL.map(|lane| self.replica.offers(lane).0);
         let asks = self.replica.on(kind, came, now);
+        let after = Lane::ALL.map(|lane| self.replica.offers(lane).0);
+        self.seen.hears(kind, number, std::array::from_fn(|lane| before[lane] != after[lane]));
         if asks.probe {
             // Answered with what is newest when it is heard: see `probed`.
             self.feed(kind).probe = Some(0);
@@ -178,9 +204,10 @@ impl Node {
             // A stream that is given up brings nothing more.
             self.feed(kind)
                 .coming
-                .retain(|came| matches!(came, Came::Page(_)) && matches!(next, Next::List { .. }));
+                .retain(|(_, came)| matches!(came, Came::Page(_)) && matches!(next, Next::List { .. }));
         }
         self.decisions.extend(self.replica.decisions());
+        assert_eq!(self.replica.asked_of_pin(), None, "nothing damages the record of the pin");
     }
 
     /// Probes are answered with the newest revision.
@@ -192,9 +219,9 @@ impl Node {
         }
     }
 
-    /// The oldest decision is stored.
+    /// The oldest decision is stored, or a step of what an operator decided.
     pub(super) fn decide(&mut self, cluster: &mut Cluster) -> bool {
-        let Some((name, text)) = self.decisions.pop_front() else { return false };
+        let Some((name, text)) = self.decisions.pop_front() else { return self.store_pin(cluster) };
         match text.and_then(|text| serde_json::from_str::<Value>(&text).ok()) {
             Some(record) => {
                 if !cluster.get(ObjectKind::ConfigMap, &name).is_some_and(|there| is_same(there, &record)) {
@@ -206,12 +233,17 @@ impl Node {
         true
     }
 
+    /// A step of what an operator decided.
+    pub(super) fn store_pin(&mut self, cluster: &mut Cluster) -> bool {
+        self.pins.step(cluster)
+    }
+
     /// Everything that can be received now is received.
     pub(super) fn catch_up(&mut self, cluster: &mut Cluster, rng: &mut Rng, now: Instant) {
         loop {
             let mut busy = false;
             self.refresh(now);
-            for kind in WATCHED {
+            for kind in self.watched.iter().copied() {
                 self.probed(cluster);
                 while self.advance(kind, cluster, rng, now) {
                     busy = true;
@@ -228,22 +260,33 @@ impl Node {
 }
 
 fn open(feed: &mut Feed, from: Option<u64>, kind: ObjectKind, cluster: &Cluster, rng: &mut Rng) {
-    feed.coming.push_back(match from {
+    let came = match from {
         Some(from) if !cluster.remembers(from) => Came::Refused(410),
         // A revision that the server does not have yet: rejected, or waited for silently.
         Some(from) if from > cluster.revision() && rng.bool() => Came::Refused(504),
         _ => Came::Opened,
-    });
-    if feed.coming.back() != Some(&Came::Opened) {
+    };
+    let is_open = came == Came::Opened;
+    feed.coming.push_back((0, came));
+    if !is_open {
         return;
     }
     match from {
         Some(from) => feed.position = from,
         None => {
             feed.position = cluster.revision();
-            feed.coming.extend(cluster.streamed(kind).into_iter().map(Came::Line));
+            feed.coming.extend(cluster.streamed(kind).into_iter().map(|line| (0, Came::Line(line))));
+            // It counts once the last of it is there.
+            feed.coming.back_mut().into_iter().for_each(|(number, _)| *number = cluster.past().now());
         }
     }
+}
+
+fn lineage(life: u64) -> [u8; 16] {
+    let mut lineage = [0; 16];
+    lineage[..8].copy_from_slice(&life.to_le_bytes());
+    lineage[8] = 1;
+    lineage
 }
 
 /// Time that may pass at once.
