@@ -273,6 +273,11 @@ impl Replica {
         self.published.head().pin.as_ref().map(|pin| pin.version)
     }
 
+    /// What it would offer without a pin.
+    pub fn compiled(&self) -> Root {
+        self.published.head().compiled.root()
+    }
+
     /// What it asks of the stored pin by itself, for people.
     pub fn asked_of_pin(&mut self) -> Option<String> {
         let PinRequest { change, .. } = self.pins.try_recv().ok()?;

@@ -36,8 +36,11 @@ impl World {
         }
     }
 
-    /// Once all is settled, what exists decides.
+    /// Once all is settled, what exists decides, unless a version is pinned.
     pub(super) fn check_fleet(&self) {
+        if self.cluster.pin_revision().is_some() {
+            return;
+        }
         let controller = self.cluster.get(ObjectKind::IngressClass, CLASS);
         let is_ours = controller.map(|it| it["spec"] == class(true)["spec"]);
         for (number, host) in self.hosts.iter().enumerate() {
@@ -62,7 +65,7 @@ impl World {
 
     /// A class of ours and a ConfigMap with data go, and all that is served stays, in replicas that start later, too.
     pub(super) fn delete_fleet(&mut self) {
-        let before = self.config();
+        let before = [self.config(), self.compiled()];
         let others =
             self.cluster.get(ObjectKind::IngressClass, CLASS).filter(|it| it["spec"] != class(true)["spec"]);
         if others.is_none() {
@@ -70,10 +73,10 @@ impl World {
         }
         self.cluster.delete(ObjectKind::ConfigMap, SETTINGS);
         self.settle();
-        assert_eq!(self.config(), before, "{}", self.state());
+        assert_eq!([self.config(), self.compiled()], before, "{}", self.state());
         (0..NODES).for_each(|at| self.restart(at));
         self.settle();
-        assert_eq!(self.config(), before, "{}", self.state());
+        assert_eq!([self.config(), self.compiled()], before, "{}", self.state());
     }
 
     /// They come again, and decide anew.
@@ -99,8 +102,13 @@ impl World {
         }
     }
 
-    fn config(&self) -> Root {
+    pub(super) fn config(&self) -> Root {
         self.nodes.last().expect("there are some").replica.offers(Lane::Config).1.root()
+    }
+
+    /// What it would offer if nothing were pinned.
+    pub(super) fn compiled(&self) -> Root {
+        self.nodes.last().expect("there are some").replica.compiled()
     }
 }
 

@@ -45,20 +45,25 @@ impl World {
         told.into_iter().for_each(|told| node.tell(told));
     }
 
-    /// Once all is settled, all offer the pinned version; then the pin ends.
-    pub(super) fn end_pin(&mut self) {
-        let Some(revision) = self.cluster.pin_revision() else {
-            assert!(self.nodes.iter().all(|node| node.replica.pinned().is_none()), "nothing is pinned");
-            return;
-        };
+    /// Once all is settled, all offer the pinned version.
+    pub(super) fn check_pin(&self) {
         let version = self.nodes.last().and_then(|node| node.replica.pinned());
+        assert_eq!(version.is_some(), self.cluster.pin_revision().is_some(), "what is pinned is in force");
         for node in &self.nodes {
-            let offered = node.replica.offers(Lane::Config).1.root();
             assert_eq!(node.replica.pinned(), version, "all have the same pin");
-            assert_eq!(Some(offered), version, "and offer its version");
+            let offered = node.replica.offers(Lane::Config).1.root();
+            assert_eq!(offered, version.unwrap_or_else(|| node.replica.compiled()), "and offer its version");
         }
+    }
+
+    /// The pin ends, and what was compiled meanwhile is offered.
+    pub(super) fn end_pin(&mut self) {
+        self.check_pin();
+        let Some(revision) = self.cluster.pin_revision() else { return };
+        let compiled = self.compiled();
         self.nodes[0].tell(Told::Unpin(revision.into()));
         self.settle();
-        assert!(self.nodes.iter().all(|node| node.replica.pinned().is_none()), "it has ended");
+        self.check_pin();
+        assert_eq!(self.config(), compiled, "it has ended");
     }
 }
