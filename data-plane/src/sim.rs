@@ -5,6 +5,7 @@
 
 mod follower;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,13 +133,25 @@ impl Proxy {
         self.session.is_complete()
     }
 
-    /// Where a request to the host goes for `/`: the Service's name, and its number of endpoints. `None`: nowhere.
-    pub fn endpoints_at(&self, host: &str) -> Option<(String, usize)> {
+    /// The tables of another process that has the same.
+    #[must_use]
+    pub fn rebuilt(&self) -> Self {
+        let mut other = Self::new("rebuilt");
+        for lane in Lane::ALL {
+            other.writer.apply(other.writer.first(lane, self.has(lane).clone()));
+        }
+        other
+    }
+
+    /// Where a request to the host goes for `/`: the Service's name, and its endpoints. `None`: nowhere.
+    pub fn endpoints_at(&self, host: &str) -> Option<(String, Vec<SocketAddr>)> {
         let table = self.writer.tables().current();
         match table.host(host)?.route(b"/", &shared::pattern::Steps::new()) {
             Match::Path(path) => match &path.action {
                 Action::Backend(upstream) => {
-                    Some((path.service().to_owned(), upstream.cell.endpoints().list.len()))
+                    let set = upstream.cell.endpoints();
+                    let addresses = set.list.iter().map(|endpoint| endpoint.address).collect();
+                    Some((path.service().to_owned(), addresses))
                 }
                 _ => None,
             },

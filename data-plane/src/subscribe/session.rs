@@ -144,6 +144,9 @@ pub(crate) struct Session {
     live: LaneState,
     /// A full sync of LIVE was applied, but not the CONFIG that belongs to it.
     unsettled: bool,
+    /// CONFIG is what another process offered when this stream began, which may have been behind: the CONFIG that goes with
+    /// LIVE may be on its way.
+    doubted: bool,
     /// The state with the received part of an interrupted CONFIG batch: see [`batch`].
     begun: Option<Snapshot>,
 }
@@ -162,6 +165,7 @@ impl Session {
             config: LaneState::default(),
             live: LaneState::default(),
             unsettled: false,
+            doubted: false,
             begun: None,
         }
     }
@@ -335,6 +339,7 @@ impl Session {
             }
             let state = self.lane_mut(lane);
             let seq = Seq(start.seq);
+            let is_of_this_log = state.position.is_some_and(|(ours, _)| ours == lineage);
             match Mode::try_from(start.mode).unwrap_or_default() {
                 Mode::InSync => {
                     state.position = Some((lineage, seq));
@@ -362,6 +367,9 @@ impl Session {
                     return Err(protocol(format!("a lane begins in the unknown mode {}", start.mode)));
                 }
             }
+            if lane == Lane::Config {
+                self.doubted = start.mode() == Mode::InSync && !is_of_this_log;
+            }
             let mode = Mode::try_from(start.mode).unwrap_or_default().as_str_name();
             let mode = mode.trim_start_matches("MODE_").to_lowercase().replace('_', "-");
             info!(lane = lane.as_str(), mode, seq = start.seq, "lane begins");
@@ -379,7 +387,7 @@ impl Session {
     fn on_heartbeat(
         &mut self,
         heartbeat: &config::Heartbeat,
-        writer: &impl Holdings,
+        writer: &mut impl Holdings,
         actions: &mut Actions,
     ) -> Result<(), Close> {
         for place in &heartbeat.lanes {
@@ -391,14 +399,17 @@ impl Session {
                 error!(lane = lane.as_str(), %expected, %actual, "the state of this proxy differs from what it was sent; telling the control plane");
                 actions.say.push(wire::ack(lane, Seq(place.seq), 0, Duration::ZERO, &[], writer));
             }
+            // A CONFIG that goes with what came of LIVE would have been sent before this.
+            self.doubted &= !(lane == Lane::Config && here && self.live.has_arrived());
         }
+        self.settle(writer);
         Ok(())
     }
 
     /// Once the CONFIG that belongs to a full sync of LIVE is applied, what that sync lacked goes out of use. Not
     /// while LIVE is behind: missing resources may be on their way again, for a CONFIG that has changed back.
     fn settle(&mut self, writer: &mut impl Holdings) {
-        if self.unsettled && self.config.has_arrived() && self.live.has_arrived() {
+        if self.unsettled && !self.doubted && self.config.has_arrived() && self.live.has_arrived() {
             self.unsettled = false;
             writer.settle();
         }

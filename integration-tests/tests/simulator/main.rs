@@ -12,6 +12,7 @@ mod cluster;
 mod differing;
 mod fleet;
 mod fresh;
+mod lingering;
 mod member;
 mod moving;
 mod node;
@@ -257,7 +258,7 @@ impl World {
                 }
             }
             if self.is_settled() {
-                self.members.iter_mut().for_each(Member::check_live);
+                self.members.iter_mut().for_each(|member| member.check_live(&self.hosts));
                 return;
             }
         }

@@ -340,9 +340,14 @@ impl Member {
             return;
         }
         for (service, endpoints) in hosts.iter().filter_map(|host| self.proxy.endpoints_at(host)) {
-            let found = endpoints > 0 || !always.contains(&service.as_str());
+            let found = !endpoints.is_empty() || !always.contains(&service.as_str());
             assert!(found, "{}: {service} has lost its endpoints", self.id);
         }
+    }
+
+    /// Where a request to a host goes, and to how many endpoints.
+    pub(super) fn served(&self, host: &str) -> Option<(String, usize)> {
+        self.proxy.endpoints_at(host).map(|(service, endpoints)| (service, endpoints.len()))
     }
 
     /// Removes or replaces a resource of it, as a fault of its own would. Returns its lane and key.
@@ -363,8 +368,13 @@ impl Member {
     }
 
     /// Workers look at what it has.
-    pub(super) fn check_live(&mut self) {
+    pub(super) fn check_live(&mut self, hosts: &[String]) {
         assert_eq!(self.proxy.audit(), Vec::<String>::new(), "{}", self.id);
+        let other = self.proxy.rebuilt();
+        for host in hosts {
+            let [here, expected] = [&self.proxy, &other].map(|proxy| proxy.endpoints_at(host));
+            assert_eq!(here, expected, "{}: {host} is served from what it has", self.id);
+        }
     }
 
     /// The network loses, repeats or reorders messages, which never happens under a byte stream.

@@ -441,9 +441,12 @@ impl LaneCursor {
         self.progress
     }
 
-    /// The position of a proxy that has read all that was sent; `None` in the middle of a batch.
+    /// The position of a proxy that has read all that was sent; `None` in the middle of a batch, and while it is not known
+    /// whether the proxy is ahead.
     pub(super) fn position(&self) -> Option<Position> {
-        let whole = self.flights.iter().all(|flight| flight.complete) && self.delivered.0 > Seq::default();
+        let whole = !self.held
+            && self.flights.iter().all(|flight| flight.complete)
+            && self.delivered.0 > Seq::default();
         whole.then_some(Position { lane: self.lane, seq: self.delivered.0, root: self.delivered.1 })
     }
 }

@@ -229,7 +229,7 @@ impl Session {
     fn arrive(&mut self, lane: Lane, to: Seq, writer: &mut impl Holdings) {
         let lineage = self.lineage;
         if lane == Lane::Config {
-            self.begun = None;
+            (self.begun, self.doubted) = (None, false);
         }
         let state = self.lane_mut(lane);
         state.position = lineage.map(|lineage| (lineage, to));
