@@ -93,6 +93,14 @@ impl Holdings for Bare {
     }
 
     fn settle(&mut self) {}
+
+    fn mark(&self) -> u64 {
+        0
+    }
+
+    fn leave(&mut self, _: u64) -> bool {
+        false
+    }
 }
 
 /// Recent states of followers, each stored once. Every follower computes its own roots from the received bytes; only

@@ -144,6 +144,8 @@ pub(crate) struct Session {
     live: LaneState,
     /// A full sync of LIVE was applied, but not the CONFIG that belongs to it.
     unsettled: bool,
+    /// What left LIVE up to this mark went with a CONFIG that is applied as soon as both lanes have arrived.
+    leaving: Option<u64>,
     /// CONFIG is what another process offered when this stream began, which may have been behind: the CONFIG that goes with
     /// LIVE may be on its way.
     doubted: bool,
@@ -165,6 +167,7 @@ impl Session {
             config: LaneState::default(),
             live: LaneState::default(),
             unsettled: false,
+            leaving: None,
             doubted: false,
             begun: None,
         }
@@ -332,6 +335,7 @@ impl Session {
                 "the configuration is pinned: changes of it are not released"
             );
         }
+        self.leaving = Some(writer.mark());
         for start in &welcome.lanes {
             let lane = wire::lane(start.lane)?;
             if lane == Lane::Config && !matches!(start.mode(), Mode::Inventory) {
@@ -407,10 +411,14 @@ impl Session {
     }
 
     /// Once the CONFIG that belongs to a full sync of LIVE is applied, what that sync lacked goes out of use. Not
-    /// while LIVE is behind: missing resources may be on their way again, for a CONFIG that has changed back.
+    /// while LIVE is behind: missing resources may be on their way again, for a CONFIG that has changed back. So does
+    /// what nothing referred to before that CONFIG, if it is named again: it would have come again if it existed.
     fn settle(&mut self, writer: &mut impl Holdings) {
-        if self.unsettled && !self.doubted && self.config.has_arrived() && self.live.has_arrived() {
-            self.unsettled = false;
+        if self.doubted || !self.config.has_arrived() || !self.live.has_arrived() {
+            return;
+        }
+        let leaves = self.leaving.take().is_some_and(|mark| writer.leave(mark));
+        if std::mem::take(&mut self.unsettled) || leaves {
             writer.settle();
         }
     }

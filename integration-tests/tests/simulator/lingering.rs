@@ -27,6 +27,14 @@ impl World {
         self.cluster.put(ObjectKind::Ingress, "back", ingress(HOST, service, 3, true));
     }
 
+    /// A replica hears of everything, and sends what it may.
+    fn tells(&mut self, who: usize, at: usize) {
+        let Self { nodes, cluster, rng, now, members, .. } = self;
+        nodes[at].catch_up(cluster, rng, *now);
+        members[who].serve(nodes, *now);
+        self.note();
+    }
+
     /// One message arrives at a proxy. Returns which lanes that changed.
     fn hears(&mut self, who: usize) -> [bool; 2] {
         self.note();
@@ -37,6 +45,37 @@ impl World {
         _ = member.up(nodes, *now);
         _ = member.down(nodes, offered, *now);
         std::array::from_fn(|lane| member.root(Lane::ALL[lane]) != before[lane])
+    }
+}
+
+/// The Service loses its endpoints in the moment in which the host leads elsewhere. The CONFIG of that moment is never
+/// sent: the next one, in which the host leads to the Service again, comes with it.
+#[test]
+fn what_is_deleted_meanwhile_is_not_served_when_config_changes_back() {
+    let [at, who] = [0, 0];
+    for is_cut in [false, true] {
+        let mut world = World::leading_to_another(who, at);
+        // Until these are acknowledged there is no room for another CONFIG.
+        for number in [101, 102] {
+            world.cluster.put(ObjectKind::Ingress, "busy", ingress("busy.test", STABLE[0], number, true));
+            world.tells(who, at);
+        }
+        world.leads_to(STABLE[0]);
+        world.tells(who, at);
+        world.cluster.delete(ObjectKind::EndpointSlice, OTHERS[0]);
+        world.tells(who, at);
+        world.leads_to(OTHERS[0]);
+        world.tells(who, at);
+        let World { nodes, members, offered, now, .. } = &mut world;
+        while members[who].down(nodes, offered, *now) {}
+        let (slice, lane) = (format!("default/{}", OTHERS[0]), Lane::Live);
+        assert!(members[who].has(lane).iter().all(|entry| *entry.key.key != *slice), "it has left");
+        assert_eq!(members[who].served(HOST), Some((OTHERS[0].to_owned(), 1)), "and may be needed");
+        if is_cut {
+            world.goes(who, at);
+        }
+        world.settle();
+        assert_eq!(world.members[who].served(HOST), Some((OTHERS[0].to_owned(), 0)));
     }
 }
 

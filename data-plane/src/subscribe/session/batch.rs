@@ -40,6 +40,8 @@ pub(super) struct Staged {
     chunks: u32,
     /// It applies to a state that this proxy does not have: nothing of it is used.
     stray: bool,
+    /// What had left LIVE when it began.
+    mark: u64,
     /// CONFIG: everything until the last chunk; LIVE: the last chunk, because earlier ones were applied.
     up: Vec<Arc<Entry>>,
     /// Removals wait until the final root was verified.
@@ -77,7 +79,7 @@ impl Session {
     ) -> Result<(), Close> {
         let began = (self.clock)();
         let lane = wire::lane(batch.lane)?;
-        let mut staged = self.staged(lane, &batch, self.there(lane, writer).root())?;
+        let mut staged = self.staged(lane, &batch, self.there(lane, writer).root(), writer.mark())?;
         let more = batch.more;
         let is_whole = shared::batch::is_whole(&batch);
         let mut chunk = read(lane, batch)?;
@@ -121,7 +123,13 @@ impl Session {
     }
 
     /// The batch that a chunk belongs to: the current one, or a new one that begins at this proxy's position.
-    fn staged(&mut self, lane: Lane, batch: &config::Batch, actual: Root) -> Result<Staged, Close> {
+    fn staged(
+        &mut self,
+        lane: Lane,
+        batch: &config::Batch,
+        actual: Root,
+        mark: u64,
+    ) -> Result<Staged, Close> {
         let (from, to) = (Seq(batch.from), Seq(batch.to));
         let root_after = wire::root(&batch.root_after)?;
         let base = if batch.base.is_empty() { None } else { Some(wire::root(&batch.base)?) };
@@ -162,6 +170,7 @@ impl Session {
             base,
             chunks: 0,
             stray,
+            mark,
             up: Vec::new(),
             removed: Vec::new(),
             brought: HashSet::new(),
@@ -197,7 +206,7 @@ impl Session {
     /// All chunks have arrived: compares the resulting root with the announced one, and only then serves it.
     fn finish<H: Holdings>(&mut self, lane: Lane, staged: Staged, writer: &mut H) -> Result<(), Close> {
         let (replaces, anew) = (staged.replaces(), staged.is_anew());
-        let Staged { to, root_after: expected, up, removed, brought, .. } = staged;
+        let Staged { to, root_after: expected, mark, up, removed, brought, .. } = staged;
         let begun = if lane == Lane::Config { self.begun.take() } else { None };
         let candidate = match (lane, replaces) {
             (Lane::Config, true) => writer.config_of(up),
@@ -221,6 +230,10 @@ impl Session {
         }
         writer.apply(candidate);
         self.unsettled |= lane == Lane::Live && anew;
+        // On a stream, LIVE goes before the CONFIG that relies on it. Of one anew, it may be a later LIVE.
+        if lane == Lane::Config && !anew {
+            self.leaving = Some(mark);
+        }
         self.arrive(lane, to, writer);
         Ok(())
     }

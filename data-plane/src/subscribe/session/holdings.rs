@@ -50,6 +50,12 @@ pub(crate) trait Holdings {
     /// Called when the CONFIG that belongs to the last full sync of LIVE is applied.
     fn settle(&mut self);
 
+    /// Counts what left LIVE because nothing referred to it.
+    fn mark(&self) -> u64;
+
+    /// Has the next [`Self::settle`] end the use of what left LIVE up to this mark. Returns whether there is any.
+    fn leave(&mut self, mark: u64) -> bool;
+
     /// The Merkle root of a lane.
     fn root(&self, lane: Lane) -> Root {
         self.has(lane).root()
@@ -101,5 +107,13 @@ impl Holdings for Writer {
 
     fn settle(&mut self) {
         Self::settle(self);
+    }
+
+    fn mark(&self) -> u64 {
+        Self::mark(self)
+    }
+
+    fn leave(&mut self, mark: u64) -> bool {
+        Self::leave(self, mark)
     }
 }

@@ -4,7 +4,6 @@
 //! **Invariant:** with this and what it has, a process that starts serves what this one serves.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Values;
 use std::sync::Arc;
 
 use shared::entry::Entry;
@@ -13,10 +12,11 @@ use shared::snapshot::Snapshot;
 
 use super::{Leave, Writer};
 
-/// By key, as it was last had.
+/// By key, as it was last had, and its place in the order in which it left.
 #[derive(Debug, Default)]
 pub(super) struct Lingering {
-    entries: BTreeMap<ResourceKey, Arc<Entry>>,
+    entries: BTreeMap<ResourceKey, (u64, Arc<Entry>)>,
+    count: u64,
 }
 
 impl Lingering {
@@ -26,7 +26,8 @@ impl Lingering {
         for (key, leave) in removed {
             self.entries.remove(key);
             if *leave == Leave::Unreferred {
-                self.entries.extend(has.get(key).map(|entry| (key.clone(), Arc::clone(entry))));
+                self.count += 1;
+                self.entries.extend(has.get(key).map(|entry| (key.clone(), (self.count, Arc::clone(entry)))));
             }
         }
         if !self.entries.is_empty() {
@@ -37,8 +38,27 @@ impl Lingering {
 
 impl Writer {
     /// What of LIVE is served and not in [`Self::has`] any more.
-    pub fn lingering(&self) -> Values<'_, ResourceKey, Arc<Entry>> {
-        self.lingering.entries.values()
+    pub fn lingering(&self) -> impl ExactSizeIterator<Item = &Arc<Entry>> {
+        self.lingering.entries.values().map(|(_, entry)| entry)
+    }
+
+    /// Counts what left LIVE because nothing referred to it.
+    pub fn mark(&self) -> u64 {
+        self.lingering.count
+    }
+
+    /// Treats slices that left LIVE up to this mark as if a full sync lacked them: see [`Self::settle`]. If the newest table
+    /// names their Service, they were deleted before CONFIG named it again. Returns whether there are any.
+    pub fn leave(&mut self, mark: u64) -> bool {
+        let Self { lingering, cells, refused, .. } = self;
+        // That may be what the last good version of a refused resource names.
+        if lingering.entries.is_empty() || refused.values().any(|it| it.serving_last_good) {
+            return false;
+        }
+        let left = lingering
+            .entries
+            .extract_if(.., |key, (number, _)| key.kind == Kind::Endpoints && *number <= mark);
+        left.map(|(key, _)| cells.remove(&key.key, Leave::Absent)).count() > 0
     }
 
     /// Forgets what went out of use.
