@@ -33,6 +33,11 @@ struct Guarded {
 }
 
 impl Closed {
+    /// The Ingresses that are rejected only for what is read after Secrets.
+    pub(super) fn guarded(&self) -> impl Iterator<Item = &ObjectName> {
+        self.of.keys()
+    }
+
     /// Whether the newest version of an Ingress counts although it is rejected.
     pub(super) fn has(&self, name: &ObjectName) -> bool {
         self.of.get(name).is_some_and(|it| it.is_closed)

@@ -132,7 +132,9 @@ impl Index {
                     .into_iter()
                     .flat_map(|kind| state.claims().claimants(&path.path, kind));
                 let other = claimants.filter(|other| other.name != claim.name).find(|other| {
-                    let object = self.objects.get(&other.object()).and_then(|slot| slot.in_use());
+                    let object = self.objects.get(&other.object());
+                    // One whose newest version is closed may have no other.
+                    let object = object.and_then(|slot| slot.in_use().or_else(|| slot.newest()));
                     matches!(object, Some(Object::Ingress(other)) if !says_canary(other))
                 });
                 if let Some(other) = other {

@@ -100,6 +100,7 @@ impl Index {
             };
             let claims = self.ingresses.claims.iter().filter(|(_, claim)| is_foreign(claim));
             self.dirty.ingresses.extend(claims.map(|(object, _)| object.name.clone()));
+            self.dirty.ingresses.extend(self.closed.guarded().cloned());
         }
         let passes_tls = self.options.passes_tls;
         let of_fleet =

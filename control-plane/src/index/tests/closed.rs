@@ -10,7 +10,7 @@ use super::references::htpasswd;
 use super::restrictions::authorities;
 use crate::annotations::{companions, table};
 use crate::event::{Event, Hold};
-use crate::objects::{ObjectKind, ObjectRef};
+use crate::objects::{Object, ObjectKind, ObjectRef, Secret};
 use crate::problem::Severity;
 
 fn open() -> Ing {
@@ -125,6 +125,46 @@ fn the_secret_is_read_first_and_let_go_after() {
     world.apply(faulty());
     world.delete(ObjectKind::Ingress, "web");
     assert_eq!((world.keys(Kind::Route).len(), world.index.wants().len()), (0, 0));
+}
+
+/// Nothing of the Secret changes, and the version in use does not name it.
+#[test]
+fn a_secret_that_may_not_be_named_any_more_cannot_be_used() {
+    let allow = |text: &str| configmap(serde_json::json!({"allow-cross-namespace-resources": text}));
+    let faulty = || faulty().annotation("auth-secret", "other/users");
+    let elsewhere = || match htpasswd("users", "ann:{SHA}x") {
+        Object::Secret(secret) => {
+            let mut secret = Secret::clone(&secret);
+            secret.metadata.namespace = "other".into();
+            applied(Object::Secret(secret.into()))
+        }
+        other => panic!("{other:?}"),
+    };
+    let mut world = world(false);
+    world.events([applied(allow("true")), elsewhere(), applied(open())]);
+    world.apply(faulty());
+    assert!(denial(&world).is_none() && is_rejected(&world));
+    world.apply(allow("false"));
+    assert!(denial(&world).is_some() && !is_rejected(&world));
+    let mut fresh = self::world(false);
+    let held = Event::Held(Hold { object: open().into() });
+    fresh.events([held, applied(allow("false")), elsewhere(), applied(faulty())]);
+    assert_same(&world, &fresh);
+}
+
+/// The webhook knows what it claims, though no version of it was ever good.
+#[test]
+fn its_paths_are_its_own() {
+    let mut world = world(false);
+    world.apply(faulty());
+    let Object::Ingress(second) = Object::from(ingress("second").rule("a.test", &[("/", "echo")])) else {
+        panic!("an Ingress")
+    };
+    let refused = world.index.review(&second).refused;
+    assert!(
+        refused.as_ref().is_some_and(|why| why.contains("already defined in ingress default/web")),
+        "{refused:?}"
+    );
 }
 
 /// The stored hold keeps the last good version meanwhile.
