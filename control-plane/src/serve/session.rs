@@ -436,10 +436,12 @@ impl Session {
             (self.has_slot, self.answers) = (false, false);
             actions.slot = Slot::Release;
         }
-        let lanes = [&self.live, &self.config];
         if now >= self.last_beat + HEARTBEAT {
             self.last_beat = now;
-            let positions = lanes.iter().filter_map(|lane| lane.position()).collect();
+            // A proxy that hears where it is on CONFIG takes it for the one that goes with what it has of LIVE.
+            let may_name_config = self.live.delivered() >= self.head.config.relies_on;
+            let config = self.config.position().filter(|_| may_name_config);
+            let positions = self.live.position().into_iter().chain(config).collect();
             actions.out.push(Out::Heartbeat(positions));
         }
         Ok(())

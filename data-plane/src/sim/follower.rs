@@ -98,9 +98,7 @@ impl Holdings for Bare {
         0
     }
 
-    fn leave(&mut self, _: u64) -> bool {
-        false
-    }
+    fn leave(&mut self, _: u64) {}
 }
 
 /// Recent states of followers, each stored once. Every follower computes its own roots from the received bytes; only

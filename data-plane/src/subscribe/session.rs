@@ -100,6 +100,9 @@ struct LaneState {
     target: Option<Seq>,
     /// A batch whose last chunk has not arrived.
     staged: Option<Staged>,
+    /// What it has is what another process offered when a stream began, which may have been behind: not confirmed by this
+    /// one since, so that its log is not a place to resume from.
+    unsure: bool,
     /// A batch did not have the announced result, and the control plane was told. Until it sends the difference,
     /// batches from a position in the log apply to another state.
     astray: bool,
@@ -191,7 +194,7 @@ impl Session {
             if state.position.is_none() && writer.has(lane).is_empty() && !has_begun {
                 continue;
             }
-            let (lineage, seq) = state.position.unzip();
+            let (lineage, seq) = state.position.filter(|_| !state.unsure).unzip();
             let (refused, refused_total) = wire::refusals(writer, lane, &[], wire::HELLO_TEXT);
             resume.push(config::Resume {
                 lane: lane.to_wire(),
@@ -346,6 +349,7 @@ impl Session {
             let is_of_this_log = state.position.is_some_and(|(ours, _)| ours == lineage);
             match Mode::try_from(start.mode).unwrap_or_default() {
                 Mode::InSync => {
+                    state.unsure |= !is_of_this_log;
                     state.position = Some((lineage, seq));
                     (state.complete, state.kept, state.torn) = (true, false, false);
                 }
@@ -371,8 +375,11 @@ impl Session {
                     return Err(protocol(format!("a lane begins in the unknown mode {}", start.mode)));
                 }
             }
+            let state = self.lane_mut(lane);
+            state.unsure &= start.mode() == Mode::InSync;
+            let unsure = state.unsure;
             if lane == Lane::Config {
-                self.doubted = start.mode() == Mode::InSync && !is_of_this_log;
+                self.doubted = unsure;
             }
             let mode = Mode::try_from(start.mode).unwrap_or_default().as_str_name();
             let mode = mode.trim_start_matches("MODE_").to_lowercase().replace('_', "-");
@@ -403,6 +410,7 @@ impl Session {
                 error!(lane = lane.as_str(), %expected, %actual, "the state of this proxy differs from what it was sent; telling the control plane");
                 actions.say.push(wire::ack(lane, Seq(place.seq), 0, Duration::ZERO, &[], writer));
             }
+            self.lane_mut(lane).unsure &= !here;
             // A CONFIG that goes with what came of LIVE would have been sent before this.
             self.doubted &= !(lane == Lane::Config && here && self.live.has_arrived());
         }
@@ -417,8 +425,10 @@ impl Session {
         if self.doubted || !self.config.has_arrived() || !self.live.has_arrived() {
             return;
         }
-        let leaves = self.leaving.take().is_some_and(|mark| writer.leave(mark));
-        if std::mem::take(&mut self.unsettled) || leaves {
+        if let Some(mark) = self.leaving.take() {
+            writer.leave(mark);
+        }
+        if std::mem::take(&mut self.unsettled) {
             writer.settle();
         }
     }

@@ -296,6 +296,10 @@ impl Writer {
     }
 
     fn change_live(&mut self, up: Vec<Arc<Entry>>, removed: &[(ResourceKey, Leave)]) {
+        // What this sync lacks is needed until its own CONFIG, whatever an earlier one waits for.
+        if removed.iter().any(|(_, leave)| *leave == Leave::Absent) {
+            self.settles = None;
+        }
         for (key, leave) in removed {
             self.refused.remove(key);
             match key.kind {

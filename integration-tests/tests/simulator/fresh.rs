@@ -127,6 +127,9 @@ fn the_proxies_of_a_replica_that_is_gone_share_a_round_and_are_sent_what_differs
             assert!(world.members[who].connect(gone, &mut world.nodes, world.now));
         }
         world.pass_at(gone, &[]);
+        // A heartbeat says that it is not behind, and its log a place.
+        world.now += Duration::from_secs(6);
+        world.pass_at(gone, &[]);
         for number in 0..10 {
             world.change(number, 2);
             world.pass_at(gone, &[]);

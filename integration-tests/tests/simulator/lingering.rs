@@ -83,6 +83,16 @@ fn what_is_deleted_meanwhile_is_not_served_when_config_changes_back() {
 /// not.
 #[test]
 fn a_full_sync_takes_no_endpoints_before_its_config() {
+    takes_no_endpoints_before_its_config(false);
+}
+
+/// The same if the stream breaks meanwhile.
+#[test]
+fn who_comes_back_to_a_replica_that_may_be_behind_is_in_doubt_still() {
+    takes_no_endpoints_before_its_config(true);
+}
+
+fn takes_no_endpoints_before_its_config(is_cut: bool) {
     let [ends, next, who] = [0, 1, 0];
     let mut world = World::leading_to_another(who, ends);
     world.cluster.put(ObjectKind::EndpointSlice, STABLE[0], slice(STABLE[0], 77));
@@ -91,9 +101,12 @@ fn a_full_sync_takes_no_endpoints_before_its_config() {
     world.goes(who, next);
     world.leads_to(STABLE[0]);
     // A heartbeat of one that may be behind says nothing.
-    for _ in 0..4 {
+    for round in 0..8 {
         world.hears(who);
         world.now += Duration::from_secs(2);
+        if is_cut && round == 3 {
+            world.goes(who, next);
+        }
     }
     assert!(world.members[who].is_held());
     let mut changes = Vec::new();

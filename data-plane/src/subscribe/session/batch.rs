@@ -247,6 +247,7 @@ impl Session {
         let state = self.lane_mut(lane);
         state.position = lineage.map(|lineage| (lineage, to));
         (state.complete, state.kept, state.astray, state.torn) = (true, false, false, false);
+        state.unsure = false;
         state.target = state.target.filter(|target| *target > to);
         self.settle(writer);
     }

@@ -53,8 +53,8 @@ pub(crate) trait Holdings {
     /// Counts what left LIVE because nothing referred to it.
     fn mark(&self) -> u64;
 
-    /// Has the next [`Self::settle`] end the use of what left LIVE up to this mark. Returns whether there is any.
-    fn leave(&mut self, mark: u64) -> bool;
+    /// Ends the use of what left LIVE up to this mark: the CONFIG that goes with that is applied.
+    fn leave(&mut self, mark: u64);
 
     /// The Merkle root of a lane.
     fn root(&self, lane: Lane) -> Root {
@@ -113,7 +113,7 @@ impl Holdings for Writer {
         Self::mark(self)
     }
 
-    fn leave(&mut self, mark: u64) -> bool {
-        Self::leave(self, mark)
+    fn leave(&mut self, mark: u64) {
+        Self::leave(self, mark);
     }
 }

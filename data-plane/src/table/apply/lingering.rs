@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shared::entry::Entry;
-use shared::kind::{Kind, ResourceKey};
+use shared::kind::{Kind, Lane, ResourceKey};
 use shared::snapshot::Snapshot;
 
-use super::{Leave, Writer};
+use super::{Leave, Refused, Writer};
 
 /// By key, as it was last had, and its place in the order in which it left.
 #[derive(Debug, Default)]
@@ -47,18 +47,24 @@ impl Writer {
         self.lingering.count
     }
 
-    /// Treats slices that left LIVE up to this mark as if a full sync lacked them: see [`Self::settle`]. If the newest table
-    /// names their Service, they were deleted before CONFIG named it again. Returns whether there are any.
-    pub fn leave(&mut self, mark: u64) -> bool {
+    /// Ends the use of slices that left LIVE up to this mark, but for those of a Service that only older tables name: if the
+    /// newest one names it, they were deleted before CONFIG named it again.
+    pub fn leave(&mut self, mark: u64) {
         let Self { lingering, cells, refused, .. } = self;
         // That may be what the last good version of a refused resource names.
-        if lingering.entries.is_empty() || refused.values().any(|it| it.serving_last_good) {
-            return false;
+        let is_in_doubt =
+            |(key, it): (&ResourceKey, &Refused)| key.kind.lane() == Lane::Config && it.serving_last_good;
+        if lingering.entries.is_empty() || refused.iter().any(is_in_doubt) {
+            return;
         }
-        let left = lingering
-            .entries
-            .extract_if(.., |key, (number, _)| key.kind == Kind::Endpoints && *number <= mark);
-        left.map(|(key, _)| cells.remove(&key.key, Leave::Absent)).count() > 0
+        // Those that stay in use are still noted: a later CONFIG may name their Service again.
+        for (key, (number, _)) in &lingering.entries {
+            if key.kind == Kind::Endpoints && *number <= mark {
+                cells.remove(&key.key, Leave::Absent);
+            }
+        }
+        cells.settle();
+        self.sweep_lingering();
     }
 
     /// Forgets what went out of use.

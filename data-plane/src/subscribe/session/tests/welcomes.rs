@@ -75,7 +75,35 @@ fn who_is_in_sync_has_arrived_whatever_was_on_its_way() {
     assert_eq!(proxy.session.places(), None);
     welcome(&mut proxy, &both(Mode::InSync, 70));
     assert!(has_arrived(&proxy) && proxy.session.places().is_some());
+    confirm(&mut proxy, 70);
     assert!(hello(&mut proxy).resume.iter().all(|it| it.whole && it.seq == 70));
+}
+
+/// A heartbeat names where both lanes are.
+fn confirm(proxy: &mut Proxy, seq: u64) {
+    let place = |lane: Lane| config::LanePosition {
+        lane: lane.to_wire(),
+        seq,
+        root: proxy.writer.root(lane).to_bytes(),
+    };
+    let lanes = Lane::ALL.map(place).to_vec();
+    assert_eq!(proxy.hear(Control::Heartbeat(config::Heartbeat { lanes })), Actions::default());
+}
+
+/// Another process that may have been behind: its log is a place to go on from once it has said that it is not.
+#[test]
+fn a_log_that_was_in_sync_by_chance_is_no_place_before_it_is_confirmed() {
+    let (_, mut proxy) = in_sync();
+    let lineage = welcome(&mut proxy, &both(Mode::InSync, 70));
+    for _ in 0..2 {
+        assert!(hello(&mut proxy).resume.iter().all(|it| it.whole && it.lineage.is_empty() && it.seq == 0));
+        let again = beginning(lineage, &both(Mode::InSync, 70));
+        assert_eq!(proxy.hear(Control::Welcome(again)).close, None);
+        assert!(proxy.session.doubted, "CONFIG may be on its way");
+    }
+    confirm(&mut proxy, 70);
+    assert!(!proxy.session.doubted);
+    assert!(hello(&mut proxy).resume.iter().all(|it| it.lineage == lineage.to_bytes() && it.seq == 70));
 }
 
 /// Where the control plane is as far, nothing comes; else all of it has to.
@@ -110,6 +138,7 @@ fn who_is_sent_everything_has_no_place_from_the_first_word_on() {
         let other = if lane == Lane::Live { Lane::Config } else { Lane::Live };
         welcome(&mut proxy, &[(lane, Mode::Full, 70), (other, Mode::InSync, 70)]);
         assert_eq!(proxy.session.places(), None, "{lane:?}");
+        confirm(&mut proxy, 70);
         let places = hello(&mut proxy).resume.into_iter().map(|it| (it.lane, it.lineage.is_empty()));
         let expected = Lane::ALL.map(|it| (it.to_wire(), it == lane));
         assert_eq!(places.collect::<Vec<_>>(), expected);

@@ -86,3 +86,60 @@ fn what_a_full_sync_lacks_is_not_told() {
     assert_eq!(lingering(&writer), ["endpoints ns/e1"]);
     assert_eq!(endpoints(&writer, "b.test"), [2]);
 }
+
+/// A tunnel owns the cell that the newest table does not name.
+#[test]
+fn what_a_tunnel_kept_is_not_used_where_config_leads_back() {
+    let mut writer = two_hosts();
+    let tunnel = action(&writer, "a.test").unwrap();
+    let to = |backend| vec![route("ingress/ns/i/a.test", &[("/", backend)])];
+    writer.apply_live(Vec::new(), &[unreferred(Kind::Endpoints, "ns/e1")]);
+    let mark = writer.mark();
+    writer.apply_config(to("ns/s2/80"), &[]);
+    writer.leave(mark);
+    writer.collect();
+    assert_eq!(tunnel.endpoints().list.len(), 1);
+    assert_eq!(lingering(&writer), ["endpoints ns/e1"], "it is in use");
+    writer.apply_config(to("ns/s1/80"), &[]);
+    writer.leave(mark);
+    assert_eq!((endpoints(&writer, "a.test"), lingering(&writer)), (vec![], vec![]));
+}
+
+/// No certificate names a Service.
+#[test]
+fn a_refused_certificate_keeps_no_endpoints() {
+    let mut writer = two_hosts();
+    let good = entry("ns/a", Resource::Certificate(certificate(&["a.test"])));
+    writer.apply_live(vec![good], &[]);
+    writer.apply_config(vec![host("a.test", Some(&["ns/a"]))], &[]);
+    writer.apply_live(vec![broken(Kind::Certificate, "ns/a")], &[unreferred(Kind::Endpoints, "ns/e1")]);
+    assert!(writer.refused(Lane::Live).any(|(_, it)| it.serving_last_good));
+    writer.leave(writer.mark());
+    assert_eq!(endpoints(&writer, "a.test"), Vec::<u8>::new());
+}
+
+/// The sync before it waits for a worker that still uses an older table.
+#[test]
+fn what_a_sync_lacks_waits_for_its_own_config() {
+    let mut writer = Writer::new();
+    writer.apply_live(vec![slice("ns/e1", "ns/s1", &[1]), users(&["ann"])], &[]);
+    writer.replace_config(vec![host("a.test", None), protected("/"), backend("ns/s1/80")]);
+    let mut reader = writer.tables().reader();
+    reader.load();
+    writer.apply_config(vec![host("b.test", None)], &[]);
+    writer.settle();
+    writer.apply(writer.live_of(Vec::new(), |_| false));
+    reader.load();
+    writer.collect();
+    let has_users = |writer: &Writer| {
+        let table = writer.tables().current();
+        let Match::Path(path) = table.host("a.test").unwrap().route(b"/", &shared::pattern::Steps::new())
+        else {
+            panic!("no path")
+        };
+        path.users().and_then(|users| users.get()).is_some()
+    };
+    assert!(has_users(&writer));
+    writer.settle();
+    assert!(!has_users(&writer));
+}
