@@ -66,7 +66,7 @@ pub(crate) mod upstream_shares;
 #[derive(Debug)]
 pub(crate) struct Local {
     pub(crate) timers: Rc<Timers>,
-    /// Whether more connections came than it could serve when it accepted the last ones.
+    /// Whether, since the last tick, more connections came than it could serve.
     pub(crate) is_behind: Cell<bool>,
     pub(crate) buffers: Buffers,
     pub(crate) pipes: Pipes,

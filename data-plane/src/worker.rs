@@ -264,6 +264,7 @@ async fn tick(server: Rc<Server>) {
         ticks.tick().await;
         let now = shared::clock::now();
         local.timers.tick(now);
+        local.is_behind.set(false);
         local.date.borrow_mut().update(shared::clock::wall());
         server.renew_kept();
         server.upstreams.borrow_mut().sweep(now);
@@ -319,7 +320,10 @@ async fn accept(worker: Rc<Worker>, queue: Rc<Queue>, entry: Entry, mut drain: W
             // Meanwhile the runtime polls this one, too, and notices if it was closed again, as after a long wait.
             tokio::task::yield_now().await;
             let is_long = pace.turned(shared::clock::now().duration_since(begun));
-            worker.server.local.is_behind.set(is_long);
+            // Other listeners may be behind as well.
+            if is_long {
+                worker.server.local.is_behind.set(true);
+            }
         }
         admit(&worker, accepted, &entry);
     }

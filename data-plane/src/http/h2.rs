@@ -28,6 +28,7 @@ use crate::codec::hpack::block::FieldBlock;
 use crate::codec::stream::{FrameWriter, Stream};
 use crate::http::server::Server;
 use crate::local::boxed::boxed;
+use crate::local::buffers::Buffers;
 use crate::local::isolated::isolated;
 use crate::local::quota::Share;
 use crate::local::stall::Stall;
@@ -258,9 +259,10 @@ impl<S: Stream> Serving<S> {
             sent_away,
             is_clean,
             has_hung_up,
+            share,
             ..
         } = *self;
-        drop((link, fields));
+        drop((link, fields, share));
         server.local.buffers.give_input(input);
         let is_vain = matches!(waits, Waits::Reader(_) | Waits::Greeting);
         if is_clean || is_vain || sent_away || has_hung_up {
@@ -422,7 +424,7 @@ impl<S: Stream> Serving<S> {
     /// has to end, for frames without a request, or for a head in several of them.
     fn charge(&mut self) -> bool {
         let unfinished = self.connection().unfinished();
-        let held = STATE + self.input.capacity() + self.fields.room() + unfinished;
+        let held = STATE + Buffers::room_of(&mut self.input) + self.fields.room() + unfinished;
         let share = self.share.get_or_insert_with(|| self.server.local.quota.nothing());
         let is_covered = share.resize(held) && self.peer.charge(self.stream.incomplete());
         let has_frames = self.input.capacity() + unfinished > 0;

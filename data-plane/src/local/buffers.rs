@@ -133,11 +133,20 @@ impl Buffers {
 
     /// Reduces the capacity of a buffer that holds little data, possibly for long.
     pub(crate) fn shrink(&self, buffer: &mut BytesMut) {
-        if buffer.len() <= LITTLE && buffer.capacity() > LITTLE_ROOM {
+        // What was read from it before is not counted as its capacity.
+        let is_large =
+            |buffer: &mut BytesMut| buffer.capacity() > LITTLE_ROOM || buffer.try_reclaim(LITTLE_ROOM);
+        if buffer.len() <= LITTLE && is_large(buffer) {
             let mut small = BytesMut::with_capacity(LITTLE_ROOM);
             small.extend_from_slice(buffer);
             self.give_input(std::mem::replace(buffer, small));
         }
+    }
+
+    /// The memory of a buffer, with that of what was read from it before, if nobody else uses that.
+    pub(crate) fn room_of(buffer: &mut BytesMut) -> usize {
+        _ = buffer.try_reclaim(ROOM.saturating_sub(buffer.len()));
+        buffer.capacity()
     }
 
     /// An empty text buffer for a head to be written.
@@ -160,6 +169,7 @@ impl Buffers {
 mod tests {
     use std::collections::BTreeSet;
 
+    use bytes::Buf as _;
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;
@@ -221,6 +231,27 @@ mod tests {
         much.extend_from_slice(&[7; LITTLE + 1]);
         buffers.shrink(&mut much);
         assert!(much.capacity() >= ROOM);
+    }
+
+    /// `BytesMut` counts what is left of its capacity, not what it holds.
+    #[test]
+    fn what_was_read_before_is_room_all_the_same() {
+        let read = || {
+            let mut input = BytesMut::with_capacity(ROOM);
+            input.resize(ROOM - 3000, b'a');
+            input
+        };
+        let buffers = Buffers::new();
+        let mut little = read();
+        little.advance(little.len() - 1);
+        assert!(little.capacity() < LITTLE_ROOM);
+        buffers.lend(&mut little);
+        assert_eq!((&little[..], little.capacity(), buffers.unused()), (&b"a"[..], LITTLE_ROOM, 1));
+        buffers.lend(&mut little);
+        assert_eq!(buffers.unused(), 1, "it has little room");
+        let mut more = read();
+        more.advance(more.len() - 2 * LITTLE);
+        assert!(Buffers::room_of(&mut more) >= ROOM && more.len() == 2 * LITTLE);
     }
 
     #[test]

@@ -26,6 +26,7 @@ use crate::http::reply::{Bad, Reply, ReplyBody, Untold};
 use crate::http::server::Server;
 use crate::http::upgrade;
 use crate::local::boxed::boxed;
+use crate::local::buffers::Buffers;
 use crate::local::quota::{Quota, Share};
 use crate::local::timer::{SILENCE, Timer};
 use crate::table::policy::clients::Clients;
@@ -243,7 +244,8 @@ impl<S: Stream> Session<S> {
                         // This may take any time, so the buffer is shrunk.
                         if !std::mem::replace(&mut is_small, true) {
                             server.local.buffers.shrink(input);
-                            let is_counted = counted(&server.local.quota, &mut share, input.capacity());
+                            let is_counted =
+                                counted(&server.local.quota, &mut share, Buffers::room_of(input));
                             if !(is_counted && peer.charge(stream.incomplete())) {
                                 return Poll::Ready(Err(NO_ROOM));
                             }
