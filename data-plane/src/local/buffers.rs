@@ -88,11 +88,7 @@ impl Buffers {
         make_room(input);
         let wanted = wanted(input).saturating_sub(input.len());
         input.reserve(wanted);
-        let read = poll_fill(stream, input, cx);
-        if read.is_pending() {
-            self.lend(input);
-        }
-        read
+        self.poll_or_lend(stream, input, cx)
     }
 
     /// Reads more behind what a buffer holds; 0 at the end. While nothing comes, it is [lent](Self::lend) to others.
@@ -106,6 +102,15 @@ impl Buffers {
             *input = self.input();
         }
         make_room(input);
+        self.poll_or_lend(stream, input, cx)
+    }
+
+    fn poll_or_lend(
+        &self,
+        stream: &mut (impl AsyncRead + Unpin + 'static),
+        input: &mut BytesMut,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
         let read = poll_fill(stream, input, cx);
         if read.is_pending() {
             self.lend(input);

@@ -105,12 +105,7 @@ impl Quota {
     pub(crate) fn cover(self: &Rc<Self>, share: &mut Option<Share>, amount: usize) -> bool {
         match share {
             None => *share = self.take(amount),
-            Some(share) if share.amount >= amount => {}
-            Some(share) if self.claim(amount - share.amount) => share.amount = amount,
-            Some(_) => {
-                self.metrics.held_refused.add(1);
-                return false;
-            }
+            Some(share) => return share.amount >= amount || share.resize(amount),
         }
         share.is_some()
     }
@@ -168,10 +163,7 @@ impl Share {
     /// Changes the size of something that has begun. Less always succeeds; `false`: too little is left for more.
     pub(crate) fn resize(&mut self, amount: usize) -> bool {
         match amount.checked_sub(self.amount) {
-            Some(more) if !self.quota.claim(more) => {
-                self.quota.metrics.held_refused.add(1);
-                return false;
-            }
+            Some(more) if !self.quota.spends(more) => return false,
             Some(_) => self.amount = amount,
             None => self.shrink(amount),
         }

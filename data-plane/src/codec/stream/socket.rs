@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
@@ -81,17 +82,19 @@ impl Socket {
 
     /// Whether something came that nobody has read.
     pub(super) fn has_unread_now(&self) -> bool {
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        self.fd().is_some_and(|socket| matches!(recv(socket, &mut [0; 1], flags), Ok((_, 1))))
+        self.peek() == Ok(1)
     }
 
     /// Whether the other end has closed its half, and all that it had sent was read.
     pub(super) fn has_ended_now(&self) -> bool {
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        self.fd().is_none_or(|socket| match recv(socket, &mut [0; 1], flags) {
-            Ok((_, count)) => count == 0,
-            Err(error) => error != rustix::io::Errno::AGAIN,
-        })
+        !matches!(self.peek(), Ok(1) | Err(Errno::AGAIN))
+    }
+
+    /// The number of bytes, at most one, that the next read would find now; 0 at the end.
+    fn peek(&self) -> Result<usize, Errno> {
+        let socket = self.fd().ok_or(Errno::NOTCONN)?;
+        let (_, count) = recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
+        Ok(count)
     }
 
     /// Has its close reset the connection.
