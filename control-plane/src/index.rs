@@ -324,7 +324,7 @@ impl Index {
         let slot = self.objects.slot(&reference, is_lasting);
         let before = slot.newest().or_else(|| slot.in_use()).cloned();
         // One that is closed must not be open again while another version is read.
-        let may_stand = reference.kind == ObjectKind::Ingress && !self.closed.has(&reference.name);
+        let may_stand = reference.kind == ObjectKind::Ingress && !self.closed.is(&reference);
         let used = slot.version_in_use().filter(|_| may_stand).cloned();
         let is_news = match event {
             Event::Applied { object, location } => {

@@ -245,13 +245,14 @@ impl<'a> Draft<'a> {
             self.fault(Severity::Warning, format!("{what}: it has no effect beside {other}"));
             return;
         }
-        if let Some((other, is_name)) = behind
-            && !self.text(other).is_some_and(is_name)
-        {
-            self.fault(Severity::Warning, format!("{what}: it is not read, because {other} names no Secret"));
-            return;
-        }
-        if let Some((other, _)) = behind {
+        if let Some((other, is_name)) = behind {
+            if !self.text(other).is_some_and(is_name) {
+                self.fault(
+                    Severity::Warning,
+                    format!("{what}: it is not read, because {other} names no Secret"),
+                );
+                return;
+            }
             self.behind.insert(self.field(), other);
         }
         match bad {

@@ -15,7 +15,7 @@ use super::objects::reference;
 use super::refs::{Site, User};
 use super::slot::Slot;
 use crate::annotations::Parsed;
-use crate::objects::{Ingress, Object, ObjectKind};
+use crate::objects::{Ingress, Object, ObjectKind, ObjectRef};
 use crate::reference::{Reference, Use};
 
 /// The Ingresses that are rejected only for what is read after Secrets.
@@ -38,9 +38,9 @@ impl Closed {
         self.of.keys()
     }
 
-    /// Whether the newest version of an Ingress counts although it is rejected.
-    pub(super) fn has(&self, name: &ObjectName) -> bool {
-        self.of.get(name).is_some_and(|it| it.is_closed)
+    /// Whether an object is an Ingress whose newest version counts although it is rejected.
+    pub(super) fn is(&self, object: &ObjectRef) -> bool {
+        object.kind == ObjectKind::Ingress && self.of.get(&object.name).is_some_and(|it| it.is_closed)
     }
 }
 

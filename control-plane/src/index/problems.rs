@@ -135,9 +135,7 @@ impl Index {
                 };
                 faults.iter().cloned().chain(self.faults_of_last_good(object, slot, faults)).collect()
             }
-            Present::Faulty(..) if self.closed.has(&object.name) && object.kind == ObjectKind::Ingress => {
-                self.faults_in_use(object)
-            }
+            Present::Faulty(..) if self.closed.is(object) => self.faults_in_use(object),
             Present::Faulty(version, faults) if self.is_rejected(object) => {
                 let mut all: Vec<_> =
                     faults.iter().cloned().chain(self.further_faults(version, faults)).collect();

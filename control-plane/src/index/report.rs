@@ -67,8 +67,7 @@ impl Index {
         if object.kind == ObjectKind::Secret && !self.refs.is_used(object, |_| true) {
             return None;
         }
-        let is_closed = object.kind == ObjectKind::Ingress && self.closed.has(&object.name);
-        let is_rejected = self.is_rejected(object) && !is_closed;
+        let is_rejected = self.is_rejected(object) && !self.closed.is(object);
         let claim = self.ingresses.claims.get(object);
         let is_served = match object.kind {
             ObjectKind::Ingress => claim.is_some(),
