@@ -73,12 +73,10 @@ fn a_root_that_nobody_declared_issues_no_cookie() {
     }
 }
 
-/// In ingress-nginx that is a copy of the upstream under another name.
-#[test]
-fn default_backend_in_place_of_another_has_its_affinity() {
-    let origins = names().map(Origin::says);
+/// A path whose Service has no endpoints, and another one for that.
+fn with_default_backend(mode: AffinityMode) -> Proxy {
     let mut proxy = Proxy::with(Limits::default());
-    serve(&mut proxy, sticky(AffinityMode::Balanced), Vec::new());
+    serve(&mut proxy, sticky(mode), Vec::new());
     let policy = LocationPolicy {
         issues_cookie: Some(true),
         default_backend: Some("ns/errors/default".into()),
@@ -91,6 +89,14 @@ fn default_backend_in_place_of_another_has_its_affinity() {
         ("ingress/ns/in/a.test", Resource::Route(route)),
         ("ns/errors/default", Resource::Backend(first)),
     ]);
+    proxy
+}
+
+/// In ingress-nginx that is a copy of the upstream under another name.
+#[test]
+fn default_backend_in_place_of_another_has_its_affinity() {
+    let origins = names().map(Origin::says);
+    let mut proxy = with_default_backend(AffinityMode::Balanced);
     proxy.endpoints("errors", &origins.each_ref().map(|it| it.address));
     let mut client = Client::new(proxy.http);
     let response = client.get("/in");
@@ -111,20 +117,7 @@ fn default_backend_in_place_of_another_has_its_affinity() {
 #[test]
 fn a_persistent_cookie_leads_to_no_endpoint_of_a_default_backend_that_has_left() {
     let [old, new] = ["old", "new"].map(Origin::says);
-    let mut proxy = Proxy::with(Limits::default());
-    serve(&mut proxy, sticky(AffinityMode::Persistent), Vec::new());
-    let policy = LocationPolicy {
-        issues_cookie: Some(true),
-        default_backend: Some("ns/errors/default".into()),
-        ..LocationPolicy::default()
-    };
-    let paths = vec![to("/in", PathType::Prefix, "echo")];
-    let route = Route { paths, policy, ..Route::default() };
-    let first = Backend { port: Some(Default::default()), ..Backend::default() };
-    proxy.config(vec![
-        ("ingress/ns/in/a.test", Resource::Route(route)),
-        ("ns/errors/default", Resource::Backend(first)),
-    ]);
+    let mut proxy = with_default_backend(AffinityMode::Persistent);
     proxy.endpoints("errors", &[old.address]);
     let mut client = Client::new(proxy.http);
     let cookie = issued(&client.get("/in")).unwrap();

@@ -12,7 +12,7 @@ use socket2::{Domain, SockRef, Socket as Raw, Type};
 use test_kit::client::frames::{PREFACE, SETTINGS, frame};
 use test_kit::client::tls::trusting;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_rustls::TlsAcceptor;
 
 use super::client_body::Unread;
@@ -109,18 +109,25 @@ pub(in crate::http::conn) async fn secured(
     near: Socket,
     client: StdStream,
 ) -> (Tls, StreamOwned<ClientConnection, StdStream>) {
-    let name = ServerName::try_from("a.test").unwrap();
-    let session = ClientConnection::new(Arc::new(trusting(&[])), name).unwrap();
-    let greeting = spawn_blocking(move || {
-        let mut stream = StreamOwned::new(session, client);
-        stream.conn.complete_io(&mut stream.sock).unwrap();
-        stream
-    });
+    let greeting = greeting(client);
     let config = crate::tls::server_config(Arc::clone(tables), None).unwrap();
     let mut below = Gathered::in_turns(Prefixed::new(BytesMut::new(), near));
     below.at_once();
     let stream = TlsAcceptor::from(Arc::new(config)).accept(below).await.unwrap();
     (Box::new(stream), greeting.await.unwrap())
+}
+
+/// The handshake of a client.
+pub(in crate::http::conn) fn greeting(
+    client: StdStream,
+) -> JoinHandle<StreamOwned<ClientConnection, StdStream>> {
+    let name = ServerName::try_from("a.test").unwrap();
+    let session = ClientConnection::new(Arc::new(trusting(&[])), name).unwrap();
+    spawn_blocking(move || {
+        let mut stream = StreamOwned::new(session, client);
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+        stream
+    })
 }
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";

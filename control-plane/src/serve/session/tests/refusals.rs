@@ -6,15 +6,21 @@ use shared::version::Version;
 use super::*;
 use crate::serve::message::Refused;
 
-/// It lists some and reports their number, which is trusted as far as it is possible.
-#[test]
-fn what_a_proxy_refuses_is_on_record_and_is_no_more_than_it_has() {
+/// 400 hosts more.
+fn in_sync_with_many() -> (Plane, Proxy, Link, Instant) {
     let (mut plane, mut proxy, mut link, now) = in_sync();
     let mut delta = Delta::default();
     (0..400).for_each(|at| delta.up.extend(entry(Kind::Host, &format!("{at}.test"), 1).up));
     plane.commit(delta, Delta::default(), now);
     link.on(Event::Head(plane.published.head()), &plane, now);
     settle(&mut plane, &mut link, &mut proxy, now);
+    (plane, proxy, link, now)
+}
+
+/// It lists some and reports their number, which is trusted as far as it is possible.
+#[test]
+fn what_a_proxy_refuses_is_on_record_and_is_no_more_than_it_has() {
+    let (plane, _, mut link, now) = in_sync_with_many();
     let head = plane.published.head();
     let has = head.config.snapshot.len();
     let key = ResourceKey::new(Kind::Host, "7.test");
@@ -92,12 +98,7 @@ fn who_comes_with_something_else_is_not_said_to_lie() {
 /// Nothing but the Hello tells what a proxy refuses that comes back in sync: it acknowledges nothing.
 #[test]
 fn a_hello_that_does_not_list_all_refusals_says_so_and_claims_no_more_than_there_is() {
-    let (mut plane, mut proxy, mut link, now) = in_sync();
-    let mut delta = Delta::default();
-    (0..400).for_each(|at| delta.up.extend(entry(Kind::Host, &format!("{at}.test"), 1).up));
-    plane.commit(delta, Delta::default(), now);
-    link.on(Event::Head(plane.published.head()), &plane, now);
-    settle(&mut plane, &mut link, &mut proxy, now);
+    let (plane, proxy, _, now) = in_sync_with_many();
     let head = plane.published.head();
     let has = head.config.snapshot.len();
     let key = ResourceKey::new(Kind::Host, "7.test");

@@ -38,18 +38,6 @@ fn pair(listener: &StdListener) -> (StdStream, StdStream) {
     (client, near)
 }
 
-/// The client's end after its handshake.
-async fn greeted(client: StdStream) -> StreamOwned<ClientConnection, StdStream> {
-    let name = ServerName::try_from("a.test").unwrap();
-    let session = ClientConnection::new(Arc::new(trusting(&[])), name).unwrap();
-    let greeting = spawn_blocking(move || {
-        let mut stream = StreamOwned::new(session, client);
-        stream.conn.complete_io(&mut stream.sock).unwrap();
-        stream
-    });
-    greeting.await.unwrap()
-}
-
 fn served(server: &Rc<Server>, near: StdStream, scheme: Scheme) {
     let peer = Peer::new(near.peer_addr().unwrap(), scheme, 80);
     spawn_local(serve(Rc::clone(server), near.into(), peer));
@@ -178,7 +166,7 @@ async fn handshake_memory_is_charged_and_refused_without_budget() {
             // What is left of it stays as long as the connection.
             let (client, near) = pair(&listener);
             served(&server, near, Scheme::Https);
-            let mut client = greeted(client).await;
+            let mut client = greeting(client).await.unwrap();
             while server.local.metrics.handshakes.value() == 0 {
                 yield_now().await;
             }

@@ -27,9 +27,14 @@ fn protected(path: &str) -> Arc<Entry> {
 fn shown(writer: &Writer) -> (usize, bool) {
     let table = writer.tables().current();
     let certificates = table.certificate(Some("a.test")).unwrap().shown().cert.len();
+    (certificates, has_users(writer))
+}
+
+fn has_users(writer: &Writer) -> bool {
+    let table = writer.tables().current();
     let host = table.host("a.test").unwrap();
     let Match::Path(path) = host.route(b"/", &shared::pattern::Steps::new()) else { panic!("no path") };
-    (certificates, path.users().and_then(|users| users.get()).is_some())
+    path.users().and_then(|users| users.get()).is_some()
 }
 
 /// A slice, a certificate with its chain, and users.
@@ -131,14 +136,6 @@ fn what_a_sync_lacks_waits_for_its_own_config() {
     writer.apply(writer.live_of(Vec::new(), |_| false));
     reader.load();
     writer.collect();
-    let has_users = |writer: &Writer| {
-        let table = writer.tables().current();
-        let Match::Path(path) = table.host("a.test").unwrap().route(b"/", &shared::pattern::Steps::new())
-        else {
-            panic!("no path")
-        };
-        path.users().and_then(|users| users.get()).is_some()
-    };
     assert!(has_users(&writer));
     writer.settle();
     assert!(!has_users(&writer));
